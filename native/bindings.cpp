@@ -1,0 +1,76 @@
+// Everything Python sees of the native core. The kernels are in the headers, one topic each; this
+// file only converts arrays, releases the GIL and maps errors.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "parallel.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+template <class T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
+template <class T>
+using Out2 = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
+
+// Hands a vector's memory to NumPy without a copy.
+template <class T>
+Out<T> to_numpy(std::vector<T>&& values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+template <class T>
+Out2<T> to_numpy(std::vector<T>&& values, std::size_t rows, std::size_t columns) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out2<T>(kept->data(), {rows, columns}, owner);
+}
+
+void raise_pending_signal() {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    megalabel::check_signals = raise_pending_signal;
+
+    // --- threads (parallel.hpp)
+    m.def("get_threads", [] { return megalabel::ThreadPool::threads().load(); });
+    m.def(
+        "set_threads", [](int n) { megalabel::ThreadPool::threads().store(std::max(1, n)); }, "n"_a);
+    // A loop with nothing in it but time, so that tests can interrupt, fork and fail in it.
+    m.def(
+        "sleep_loop",
+        [](std::size_t pieces, double seconds, std::ptrdiff_t fail_at) {
+            nb::gil_scoped_release release;
+            megalabel::parallel_for(pieces, 1, [&](std::size_t begin, std::size_t) {
+                if (static_cast<std::ptrdiff_t>(begin) == fail_at)
+                    throw std::runtime_error("piece " + std::to_string(begin) + " failed");
+                std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+            });
+        },
+        "pieces"_a, "seconds"_a, "fail_at"_a = -1);
+
+    // --- sparse text formats (sparse_text.hpp)
+
+    // --- text to vectors (vectorizer.hpp)
+
+    // --- nearest neighbours (inverted_index.hpp)
+
+    // --- metrics (metrics.hpp)
+
+    // --- sparse arithmetic (sparse.hpp)
+}

@@ -1,0 +1,259 @@
+"""What every part of a tagger is: a component with declared parameters and learned state.
+
+The constructor keeps its keyword arguments as they are, `fit` returns self, and what was learned is
+kept in attributes whose names end in an underscore. That convention is all the model store needs:
+parameters and learned attributes are saved and restored with no code in the component itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+from megalabel.errors import NotFittedError, ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    from megalabel.data import LabelSet, Ranking
+
+    Matrix: TypeAlias = csr_matrix | np.ndarray
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a parameter may be: a test, and the words for it in an error message."""
+
+    accepts: Callable[[Any], bool]
+    expected: str
+
+    def __or__(self, other: Check) -> Check:
+        return Check(
+            lambda v: self.accepts(v) or other.accepts(v), f"{self.expected} or {other.expected}"
+        )
+
+
+def integer(low: int | None = None, high: int | None = None) -> Check:
+    """An integer within [low, high]."""
+    return Check(lambda v: _is_int(v) and _within(v, low, high), f"an integer{_range(low, high)}")
+
+
+def number(low: float | None = None, high: float | None = None) -> Check:
+    """A finite number within [low, high]."""
+
+    def accepts(v: Any) -> bool:
+        real = _is_int(v) or isinstance(v, float) or type(v).__name__.startswith("float")
+        return real and math.isfinite(v) and _within(v, low, high)
+
+    return Check(accepts, f"a number{_range(low, high)}")
+
+
+def one_of(*values: Any) -> Check:
+    """One of the given values."""
+    return Check(
+        lambda v: any(v is w or (type(v) is type(w) and v == w) for w in values),
+        "one of " + ", ".join(map(repr, values)),
+    )
+
+
+def boolean() -> Check:
+    """True or False."""
+    return Check(lambda v: isinstance(v, bool) or type(v).__name__ == "bool", "True or False")
+
+
+def instance(kind: type) -> Check:
+    """An instance of `kind`."""
+    return Check(lambda v: isinstance(v, kind), f"a {kind.__name__}")
+
+
+def sequence_of(check: Check, length: int | None = None) -> Check:
+    """A list or tuple whose items all pass `check`."""
+    size = f"{length} items" if length is not None else "items"
+    return Check(
+        lambda v: (
+            isinstance(v, list | tuple)
+            and (length is None or len(v) == length)
+            and all(check.accepts(x) for x in v)
+        ),
+        f"a list of {size}, each {check.expected}",
+    )
+
+
+def _is_int(v: Any) -> bool:
+    return not isinstance(v, bool) and hasattr(v, "__index__")
+
+
+def _within(v: Any, low: float | None, high: float | None) -> bool:
+    return bool((low is None or v >= low) and (high is None or v <= high))
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    if low is not None:
+        return f" of at least {low}"
+    return f" of at most {high}" if high is not None else ""
+
+
+class Component:
+    """A part with parameters (constructor keywords) and learned state (attributes ending in _).
+
+    Subclasses declare `PARAMETERS`, a check for each parameter, and call `check_parameters()` at
+    the start of `fit`. Learned attributes may be numbers, strings, lists and dicts of those, NumPy
+    arrays, CSR matrices, Arrow string arrays, label sets and other components.
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {}
+
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        """The names of the constructor's parameters, in order."""
+        return list(inspect.signature(cls).parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters; with `deep`, also those of components among them, as `part__name`."""
+        params = {name: getattr(self, name) for name in self.parameter_names()}
+        if deep:
+            for name, value in list(params.items()):
+                if isinstance(value, Component):
+                    params |= {f"{name}__{k}": v for k, v in value.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; `part__name` reaches into a component."""
+        names = self.parameter_names()
+        for key, value in params.items():
+            name, _, inner = key.partition("__")
+            if name not in names:
+                raise ParameterError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(names)}"
+                )
+            if not inner:
+                setattr(self, name, value)
+            elif isinstance(part := getattr(self, name), Component):
+                part.set_params(**{inner: value})
+            else:
+                raise ParameterError(
+                    f"{name} of {type(self).__name__} is not set, so has no {inner!r}"
+                )
+        return self
+
+    def check_parameters(self) -> None:
+        """Raise a ParameterError that names the first parameter outside its declaration."""
+        for name, check in self.PARAMETERS.items():
+            value = getattr(self, name)
+            if not check.accepts(value):
+                raise ParameterError(
+                    f"{name} of {type(self).__name__} must be {check.expected}, not {value!r}"
+                )
+
+    @property
+    def fitted(self) -> bool:
+        """Whether anything has been learned."""
+        return bool(self.learned())
+
+    def check_fitted(self) -> None:
+        """Raise a NotFittedError unless fit has been called."""
+        if not self.fitted:
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit first")
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes by name: what is saved besides the parameters."""
+        return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take learned attributes back, as read from a model folder; check them for consistency.
+
+        Arrays may be read-only and mapped from disk, and may have been tampered with: a component
+        overrides this to check the shapes and types it relies on, raising ValueError.
+        """
+        for name, value in learned.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        shown = [
+            f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+            if not (value is defaults[name].default or _same(value, defaults[name].default))
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and isinstance(a, int | float | str | tuple | list) and a == b
+
+
+class Featurizer(Component, ABC):
+    """Text to vectors. Inputs are a Corpus, or texts, or (for some) a feature matrix."""
+
+    @abstractmethod
+    def fit(self, inputs: Any) -> Self:
+        """Learn what is needed to turn inputs into vectors."""
+
+    @abstractmethod
+    def transform(self, inputs: Any) -> Matrix:
+        """One row of float32 a text: a CSR matrix or a dense array."""
+
+    def fit_transform(self, inputs: Any) -> Matrix:
+        """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
+        return self.fit(inputs).transform(inputs)
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """The number of columns that transform gives."""
+
+
+class Classifier(Component, ABC):
+    """Vectors to ranked labels."""
+
+    @abstractmethod
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Learn from rows of X and their labels Y (CSR, relevance in float32)."""
+
+    @abstractmethod
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k best labels of each row, best first, ties to the lower label number."""
+
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, k: int) -> Ranking | None:
+        """Rank the training rows as if each had not been seen, or None if that takes a new fit.
+
+        Calibration uses it to learn from all training rows at the price of one pass.
+        """
+        return None
+
+    def partial_fit(self, X: Matrix, Y: csr_matrix) -> Self:
+        """Learn more rows; columns of Y beyond the labels known so far are new labels."""
+        raise ParameterError(
+            f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
+        )
+
+
+class Calibrator(Component, ABC):
+    """Scores to probabilities, learned from held-out rankings."""
+
+    @abstractmethod
+    def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
+        """Learn from the ranking of rows that the classifier has not seen, and their labels."""
+
+    @abstractmethod
+    def apply(self, ranking: Ranking) -> Ranking:
+        """The same ranking with probabilities for scores; the order of labels is kept."""
+
+
+class Decision(Component, ABC):
+    """Probabilities to label sets."""
+
+    def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
+        """Learn from a held-out ranking where the decision has something to learn."""
+        return self
+
+    @abstractmethod
+    def apply(self, ranking: Ranking, k: int) -> Ranking:
+        """The labels to answer with, at most k a row."""

@@ -1,0 +1,206 @@
+"""Corpus: texts and/or vectors, with the labels they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_matrix, issparse
+
+from megalabel.data.labelset import LabelSet, strings
+from megalabel.errors import DataError, ShapeError, UnknownLabelError
+
+
+def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
+    """A float32 CSR matrix with sorted, unique columns and finite values; a copy only if needed."""
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2:
+            raise ShapeError(f"{what} must have two dimensions, not shape {matrix.shape}")
+    result = csr_matrix(matrix, dtype=np.float32)
+    if not result.has_canonical_format:
+        if result is matrix:
+            result = result.copy()
+        result.sum_duplicates()
+    if not np.isfinite(result.data).all():
+        row = int(
+            np.searchsorted(result.indptr, np.flatnonzero(~np.isfinite(result.data))[0], "right")
+        )
+        raise DataError(f"{what} holds a value that is not a finite number in row {row - 1}")
+    return result
+
+
+class Corpus:
+    """Texts and/or feature vectors, and the labels of each.
+
+    Parameters
+    ----------
+    texts : sequence of str, optional
+    features : CSR matrix or 2-d array, optional
+        Vectors made elsewhere. At least one of `texts` and `features` is needed.
+    targets : CSR matrix (n, labels), indicator array, or list of lists of label names, optional
+        The labels of each text; values are relevances. None: a corpus without labels.
+    labels : LabelSet, optional
+        What the columns of `targets` mean. With names in `targets` and no `labels`, the label
+        set is the sorted names that occur.
+    ids : sequence of str, optional
+        The texts' own identifiers.
+    excluded : CSR matrix (n, labels), optional
+        Cells that evaluation must leave out, such as a text's own label.
+    source : mapping, optional
+        Where it came from: kept in a model's provenance.
+
+    Examples
+    --------
+    >>> corpus = Corpus(["a red dress", "blue jeans"], targets=[["dress", "red"], ["jeans"]])
+    >>> len(corpus), corpus.labels.names.to_pylist()
+    (2, ['dress', 'jeans', 'red'])
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str] | pa.Array | None = None,
+        features: csr_matrix | np.ndarray | None = None,
+        targets: Any = None,
+        labels: LabelSet | None = None,
+        *,
+        ids: Sequence[str] | pa.Array | None = None,
+        excluded: csr_matrix | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> None:
+        if texts is None and features is None:
+            raise DataError("a corpus needs texts or features")
+        self.texts = None if texts is None else strings(texts)
+        if features is not None:
+            features = (
+                canonical(features, "features")
+                if issparse(features)
+                else np.ascontiguousarray(features, dtype=np.float32)
+            )
+            if features.ndim != 2:
+                raise ShapeError(f"features must have two dimensions, not shape {features.shape}")
+            if not issparse(features) and not np.isfinite(features).all():
+                raise DataError("features hold a value that is not a finite number")
+        self.features = features
+        self.ids = None if ids is None else strings(ids)
+        n = len(self)
+        if targets is None:
+            labels = LabelSet([]) if labels is None else labels
+            targets = csr_matrix((n, len(labels)), dtype=np.float32)
+        elif isinstance(targets, list | tuple) and not _is_numeric(targets):
+            targets, labels = _targets_from_names(targets, labels)
+        self.targets = canonical(targets, "targets")
+        self.labels = LabelSet.numbered(self.targets.shape[1]) if labels is None else labels
+        self.excluded = excluded
+        self.source = dict(source or {})
+        self._check_shapes(n)
+
+    def _check_shapes(self, n: int) -> None:
+        rows = {
+            "texts": None if self.texts is None else len(self.texts),
+            "features": None if self.features is None else self.features.shape[0],
+            "targets": self.targets.shape[0],
+            "ids": None if self.ids is None else len(self.ids),
+            "excluded": None if self.excluded is None else self.excluded.shape[0],
+        }
+        for name, count in rows.items():
+            if count is not None and count != n:
+                raise ShapeError(f"{n} texts but {count} rows of {name}")
+        if self.targets.shape[1] != len(self.labels):
+            raise ShapeError(
+                f"targets are {self.targets.shape} but there are {len(self.labels)} labels"
+            )
+
+    def __len__(self) -> int:
+        if self.texts is not None:
+            return len(self.texts)
+        return int(self.features.shape[0])  # type: ignore[union-attr]
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self)} texts" if self.texts is not None else f"{len(self)} rows"]
+        if self.features is not None:
+            parts.append(f"{self.features.shape[1]} features")
+        parts.append(f"{len(self.labels)} labels")
+        return f"Corpus({', '.join(parts)})"
+
+    def __getitem__(self, rows: slice | np.ndarray | Sequence[int]) -> Corpus:
+        """Some of the rows, as a corpus with the same labels."""
+        rows = np.arange(len(self))[rows]
+        taken = pa.array(rows)
+        return Corpus(
+            None if self.texts is None else self.texts.take(taken),
+            None if self.features is None else self.features[rows],
+            self.targets[rows],
+            self.labels,
+            ids=None if self.ids is None else self.ids.take(taken),
+            excluded=None if self.excluded is None else self.excluded[rows],
+            source=self.source,
+        )
+
+    @property
+    def label_counts(self) -> np.ndarray:
+        """How many texts carry each label."""
+        return np.bincount(self.targets.indices, minlength=len(self.labels))
+
+    def aligned(self, labels: LabelSet) -> Corpus:
+        """The same corpus with columns numbered as in `labels`; labels unknown there come after."""
+        if labels == self.labels:
+            return self
+        union = labels.extended(self.labels)
+        column = union.indices(self.labels.ids)
+        return Corpus(
+            self.texts,
+            self.features,
+            _renumbered(self.targets, column, len(union)),
+            union,
+            ids=self.ids,
+            excluded=None
+            if self.excluded is None
+            else _renumbered(self.excluded, column, len(union)),
+            source=self.source,
+        )
+
+
+def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matrix:
+    return csr_matrix(
+        (matrix.data, column[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width)
+    )
+
+
+def _is_numeric(rows: Sequence[Any]) -> bool:
+    """Whether a list is an indicator matrix rather than a list of names."""
+    return (
+        len(rows) > 0
+        and all(
+            not isinstance(row, str) and all(isinstance(v, int | float | np.number) for v in row)
+            for row in rows
+        )
+        and len({len(row) for row in rows}) == 1
+        and len(rows[0]) > 0
+    )
+
+
+def _targets_from_names(
+    rows: Sequence[Sequence[str]], labels: LabelSet | None
+) -> tuple[csr_matrix, LabelSet]:
+    for i, row in enumerate(rows):
+        if isinstance(row, str):
+            raise DataError(
+                f"expected a list of label names for text {i}, found the string {row!r}"
+            )
+    flat = [str(name) for row in rows for name in row]
+    if labels is None:
+        labels = LabelSet(sorted(set(flat)))
+    columns = labels.indices(flat)
+    if (columns < 0).any():
+        labels.index(flat[int(np.flatnonzero(columns < 0)[0])])  # raises, with suggestions
+        raise UnknownLabelError(flat[int(np.flatnonzero(columns < 0)[0])])
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    targets = csr_matrix(
+        (np.ones(len(flat), np.float32), columns, indptr), shape=(len(rows), len(labels))
+    )
+    targets.sum_duplicates()
+    np.minimum(targets.data, 1, out=targets.data)  # a name given twice counts once
+    return targets, labels

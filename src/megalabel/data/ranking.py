@@ -1,0 +1,140 @@
+"""Ranking: the answer for n texts, the best k labels of each with their scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_matrix
+
+from megalabel.data.labelset import LabelSet
+from megalabel.errors import ShapeError
+
+
+class Tag(NamedTuple):
+    """One label of one text, for people."""
+
+    label: str
+    probability: float
+
+
+class Ranking:
+    """The k best labels of each of n texts, best first.
+
+    Parameters
+    ----------
+    ids : int32 array (n, k)
+        Label numbers. A row with fewer than k labels is padded with the number of labels, which
+        is no label's number.
+    scores : float32 array (n, k)
+        Falling along each row; padding has -inf.
+    labels : LabelSet
+        What the numbers mean.
+
+    Examples
+    --------
+    >>> ranking = Ranking([[1, 0]], [[0.9, 0.2]], LabelSet(["cat", "dog"]))
+    >>> ranking.tags()
+    [[Tag(label='dog', probability=0.9), Tag(label='cat', probability=0.2)]]
+    """
+
+    def __init__(self, ids: np.ndarray, scores: np.ndarray, labels: LabelSet) -> None:
+        self.ids = np.ascontiguousarray(ids, dtype=np.int32)
+        self.scores = np.ascontiguousarray(scores, dtype=np.float32)
+        self.labels = labels
+        if self.ids.ndim != 2 or self.ids.shape != self.scores.shape:
+            raise ShapeError(
+                f"ids and scores must both be (n, k): {self.ids.shape} and {self.scores.shape}"
+            )
+
+    @classmethod
+    def from_csr(cls, scores: csr_matrix, k: int, labels: LabelSet) -> Ranking:
+        """The k best stored entries of each row, ties to the lower number."""
+        n, width = scores.shape
+        k = max(1, min(k, width))
+        rows = np.repeat(np.arange(n), np.diff(scores.indptr))
+        order = np.lexsort((scores.indices, -scores.data, rows))
+        position = np.arange(len(rows)) - np.repeat(scores.indptr[:-1], np.diff(scores.indptr))
+        kept = position < k
+        order, rows, position = order[kept], rows[kept], position[kept]
+        ids = np.full((n, k), len(labels), np.int32)
+        best = np.full((n, k), -np.inf, np.float32)
+        ids[rows, position] = scores.indices[order]
+        best[rows, position] = scores.data[order]
+        return cls(ids, best, labels)
+
+    @property
+    def k(self) -> int:
+        """The width: at most this many labels a text."""
+        return int(self.ids.shape[1])
+
+    @property
+    def present(self) -> np.ndarray:
+        """Which cells hold a label (the others are padding)."""
+        return self.ids < len(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Ranking:
+        return Ranking(self.ids[rows], self.scores[rows], self.labels)
+
+    def __repr__(self) -> str:
+        return f"Ranking({len(self)} texts, top {self.k} of {len(self.labels)} labels)"
+
+    def top(self, k: int) -> Ranking:
+        """The first k columns."""
+        return self if k >= self.k else Ranking(self.ids[:, :k], self.scores[:, :k], self.labels)
+
+    def without(self, excluded: csr_matrix | None) -> Ranking:
+        """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
+        if excluded is None or excluded.nnz == 0:
+            return self
+        if excluded.shape != (len(self), len(self.labels)):
+            raise ShapeError(
+                f"excluded is {excluded.shape}, the ranking {(len(self), len(self.labels))}"
+            )
+        width = len(self.labels) + 1
+        cell = np.arange(len(self), dtype=np.int64)[:, None] * width + self.ids
+        rows = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(excluded.indptr))
+        drop = np.isin(cell, rows * width + excluded.indices)
+        order = np.argsort(drop, axis=1, kind="stable")
+        ids = np.where(drop, len(self.labels), self.ids)
+        scores = np.where(drop, np.float32(-np.inf), self.scores)
+        return Ranking(
+            np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1), self.labels
+        )
+
+    def to_csr(self) -> csr_matrix:
+        """Scores as a sparse matrix (n, labels). Zero scores stay stored."""
+        present = self.present
+        indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+        matrix = csr_matrix(
+            (self.scores[present], self.ids[present], indptr), shape=(len(self), len(self.labels))
+        )
+        matrix.sort_indices()
+        return matrix
+
+    def to_arrow(self) -> pa.Table:
+        """A table with a list of label names and a list of scores for each text."""
+        present = self.present
+        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int32())
+        names = self.labels.names.take(pa.array(self.ids[present]))
+        scores = pa.array(self.scores[present])
+        return pa.table(
+            {
+                "labels": pa.ListArray.from_arrays(offsets, names),
+                "scores": pa.ListArray.from_arrays(offsets, scores),
+            }
+        )
+
+    def tags(self) -> list[list[Tag]]:
+        """Label names and scores as plain Python lists, one a text."""
+        present = self.present
+        names = iter(self.labels.names.take(pa.array(self.ids[present])).to_pylist())
+        # the shortest decimal of the float32, not the long one of its float64
+        scores = iter([float(str(s)) for s in self.scores[present]])
+        return [
+            [Tag(next(names), next(scores)) for _ in range(count)] for count in present.sum(axis=1)
+        ]

@@ -1,0 +1,1 @@
+"""Probabilities to label sets."""

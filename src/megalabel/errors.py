@@ -1,0 +1,72 @@
+"""The errors megalabel raises, each written for the person who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class MegalabelError(Exception):
+    """Base of every error raised on purpose by megalabel."""
+
+
+class DataError(MegalabelError, ValueError):
+    """Input that cannot be read: says where it is, what was found and what was expected.
+
+    Examples
+    --------
+    >>> print(DataError("expected feature:value, found '3;5'", file="a.txt", line=7, column=9))
+    a.txt, line 7, column 9: expected feature:value, found '3;5'
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        self.message, self.file, self.line, self.column = message, file, line, column
+        place = [str(file)] if file is not None else []
+        place += [f"line {line}"] if line is not None else []
+        place += [f"column {column}"] if column is not None else []
+        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class ParameterError(MegalabelError, ValueError):
+    """A parameter that is unknown or outside what it may be."""
+
+
+class ShapeError(MegalabelError, ValueError):
+    """Two arrays whose shapes do not fit each other; names both."""
+
+
+class NotFittedError(MegalabelError, ValueError, AttributeError):
+    """Something was asked of a component that has learned nothing yet."""
+
+
+class UnknownLabelError(MegalabelError, KeyError):
+    """A label that the label set does not hold; suggests the nearest names."""
+
+    def __init__(self, label: object, similar: Iterable[str] = ()) -> None:
+        self.label, self.similar = label, tuple(similar)
+        hint = f"; did you mean {', '.join(map(repr, self.similar))}?" if self.similar else ""
+        self.message = f"unknown label {label!r}{hint}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return self.message
+
+
+class StoreError(MegalabelError):
+    """A model folder that is damaged, incomplete, or not one of ours."""
+
+
+class MissingExtraError(MegalabelError, ImportError):
+    """An optional dependency is not installed; says which extra brings it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"{module} is not installed: pip install 'megalabel[{extra}]'", name=module
+        )

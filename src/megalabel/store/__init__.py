@@ -1,0 +1,1 @@
+"""The model folder: atomic, memory-mapped, checksummed, never pickle."""

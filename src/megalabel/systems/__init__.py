@@ -1,0 +1,1 @@
+"""The named systems: each one a short file that puts parts together."""
