@@ -185,6 +185,15 @@ class Component:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def clone(value: Any) -> Any:
+    """A component with the same parameters and nothing learned; lists of them likewise."""
+    if isinstance(value, Component):
+        return type(value)(**{k: clone(v) for k, v in value.get_params(deep=False).items()})
+    if isinstance(value, list | tuple):
+        return type(value)(clone(v) for v in value)
+    return value
+
+
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and isinstance(a, int | float | str | tuple | list) and a == b
 
@@ -211,7 +220,9 @@ class Featurizer(Component, ABC):
 
 
 class Classifier(Component, ABC):
-    """Vectors to ranked labels."""
+    """Vectors to ranked labels. Keeps the label set it was fitted with as `labels_`."""
+
+    labels_: LabelSet
 
     @abstractmethod
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
@@ -221,15 +232,15 @@ class Classifier(Component, ABC):
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first, ties to the lower label number."""
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, k: int) -> Ranking | None:
-        """Rank the training rows as if each had not been seen, or None if that takes a new fit.
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking | None:
+        """Rank some training rows as if each had not been seen, or None if that takes a new fit.
 
-        Calibration uses it to learn from all training rows at the price of one pass.
+        Calibration learns from it without a second training.
         """
         return None
 
-    def partial_fit(self, X: Matrix, Y: csr_matrix) -> Self:
-        """Learn more rows; columns of Y beyond the labels known so far are new labels."""
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Learn more rows; `labels` is the known label set, with any new labels at its end."""
         raise ParameterError(
             f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
         )
@@ -253,6 +264,10 @@ class Decision(Component, ABC):
     def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
         """Learn from a held-out ranking where the decision has something to learn."""
         return self
+
+    def shortlist(self, k: int) -> int:
+        """How many labels a text must be ranked to decide on k of them."""
+        return k
 
     @abstractmethod
     def apply(self, ranking: Ranking, k: int) -> Ranking:

@@ -127,14 +127,24 @@ class Corpus:
 
     def __getitem__(self, rows: slice | np.ndarray | Sequence[int]) -> Corpus:
         """Some of the rows, as a corpus with the same labels."""
-        rows = np.arange(len(self))[rows]
-        taken = pa.array(rows)
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+
+            def strings_of(column: pa.Array) -> pa.Array:
+                return column[start:stop]  # no copy
+        else:
+            rows = np.arange(len(self))[rows]
+            taken = pa.array(rows)
+
+            def strings_of(column: pa.Array) -> pa.Array:
+                return column.take(taken)
+
         return Corpus(
-            None if self.texts is None else self.texts.take(taken),
+            None if self.texts is None else strings_of(self.texts),
             None if self.features is None else self.features[rows],
             self.targets[rows],
             self.labels,
-            ids=None if self.ids is None else self.ids.take(taken),
+            ids=None if self.ids is None else strings_of(self.ids),
             excluded=None if self.excluded is None else self.excluded[rows],
             source=self.source,
         )

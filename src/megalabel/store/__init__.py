@@ -1,1 +1,196 @@
-"""The model folder: atomic, memory-mapped, checksummed, never pickle."""
+"""The model folder: atomic, memory-mapped, checksummed, never pickle.
+
+A folder holds `megalabel.json`, which says everything that is small, and one `.npy` file for each
+array, mapped when the model is loaded. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from megalabel import __version__
+from megalabel.base import Component
+from megalabel.errors import StoreError
+from megalabel.store.encoding import Decoder, Encoder
+from megalabel.store.folder import (
+    FILE_NAME,
+    MANIFEST,
+    checksum,
+    map_array,
+    open_regular,
+    replacing,
+    write_array,
+    write_file,
+)
+
+__all__ = ["about", "is_model", "load", "save", "verify"]
+
+FORMAT = 1
+_MANIFEST_LIMIT = 64 << 20
+_CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
+
+
+def save(component: Component, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
+    """Write a component to a folder, in one step: a reader sees the old model or the new one.
+
+    Parameters
+    ----------
+    component : Component
+        With all that it has learned.
+    path : path
+        The folder; an older model there is replaced, anything else is left alone with an error.
+    about : mapping, optional
+        Facts for people and for `about`: counts, provenance, metrics.
+    """
+    with replacing(Path(path)) as folder:
+        files: dict[str, Any] = {}
+
+        def put(name: str, array: np.ndarray) -> str:
+            file = f"{name}.npy"
+            if not FILE_NAME.fullmatch(file) or file in files:
+                raise StoreError(f"{name!r} cannot be the name of a file")
+            files[file] = write_array(folder / file, array)
+            return file
+
+        encoded = Encoder(put).component(component, "")
+        manifest = {
+            "format": FORMAT,
+            "megalabel": __version__,
+            "class": encoded["$component"],
+            "parameters": encoded["parameters"],
+            **(about or {}),
+            "learned": encoded["learned"],
+            "files": files,
+        }
+        manifest["sha256"] = _seal(manifest)
+        text = json.dumps(manifest, indent=1, ensure_ascii=False)
+        write_file(folder / MANIFEST, text.encode())
+
+
+def load(path: str | Path, part: str | None = None, *, verify: bool | None = None) -> Any:
+    """Read a model folder back. Nothing in it can run code; arrays are mapped, not read.
+
+    Parameters
+    ----------
+    path : path
+        A folder written by `save`.
+    part : str, optional
+        Only this learned part, such as `"features"` or `"classifier"`, without opening the rest.
+    verify : bool, optional
+        True: check every file against its checksum first. False: check sizes only. By default
+        the small files are checked, so that opening takes the same time for a model of any size;
+        `megalabel.store.verify` checks the rest.
+
+    Examples
+    --------
+    >>> import megalabel
+    >>> tagger = megalabel.load("model")                    # doctest: +SKIP
+    >>> features = megalabel.load("model", part="features") # doctest: +SKIP
+    """
+    folder = Path(path)
+    manifest = about(folder)
+    budget = {None: _CHECKED_ON_LOAD, True: None, False: 0}[verify]
+    _check_files(folder, manifest, budget)
+    files = manifest["files"]
+
+    def get(file: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+        if file not in files:
+            raise StoreError(f"{folder / MANIFEST} uses {file!r} but does not list it")
+        return map_array(folder / file, dtype, shape)
+
+    decoder = Decoder(get)
+    try:
+        if part is None:
+            return decoder.component(
+                {
+                    "$component": manifest["class"],
+                    "parameters": manifest["parameters"],
+                    "learned": manifest["learned"],
+                }
+            )
+        learned = manifest["learned"]
+        name = part if part in learned else f"{part}_"
+        if name not in learned:
+            raise StoreError(f"{folder} has no part {part!r}; it has {', '.join(learned)}")
+        return decoder.value(learned[name])
+    except StoreError:
+        raise
+    except Exception as error:  # whatever a damaged folder brings about is one kind of error
+        reason = str(error) or type(error).__name__
+        raise StoreError(f"{folder} is damaged: {reason}") from error
+
+
+def about(path: str | Path) -> dict[str, Any]:
+    """What `megalabel.json` of a model folder says, checked for being whole."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise StoreError(f"there is no model folder {folder}")
+    file = folder / MANIFEST
+    if not file.exists():
+        raise StoreError(f"{folder} is not a model folder: it has no {MANIFEST}")
+    with open_regular(file) as opened:
+        raw = opened.read(_MANIFEST_LIMIT + 1)
+    if len(raw) > _MANIFEST_LIMIT:
+        raise StoreError(f"{file} is larger than {_MANIFEST_LIMIT >> 20} MiB")
+    try:
+        manifest = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{file} is damaged: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise StoreError(f"{file} is not a model's description")
+    if manifest["format"] > FORMAT:
+        raise StoreError(
+            f"{folder} was made by megalabel {manifest.get('megalabel')}, which is newer than this "
+            f"{__version__}; upgrade to read it"
+        )
+    seal = manifest.pop("sha256", None)
+    if seal != _seal(manifest):
+        raise StoreError(f"{file} is damaged: it does not match its own checksum")
+    shape = {"class": str, "parameters": dict, "learned": dict, "files": dict}
+    for key, kind in shape.items():
+        if not isinstance(manifest.get(key), kind):
+            raise StoreError(f"{file} has no {key!r}")
+    return manifest
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a path is a model folder."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def verify(path: str | Path) -> None:
+    """Check every byte of a model folder against its checksums; raises StoreError."""
+    _check_files(Path(path), about(path), None)
+
+
+def _check_files(folder: Path, manifest: Mapping[str, Any], budget: int | None) -> None:
+    """Check every file's size, and checksums, smallest first, until `budget` bytes are read."""
+    sizes = []
+    for name, entry in manifest["files"].items():
+        if not FILE_NAME.fullmatch(name) or not isinstance(entry, dict):
+            raise StoreError(f"{folder / MANIFEST} lists a file {name!r}")
+        with open_regular(folder / name) as file:
+            size = file.seek(0, 2)
+        if size != entry.get("bytes"):
+            raise StoreError(f"{folder / name} has {size} bytes, expected {entry.get('bytes')}")
+        sizes.append((size, name))
+    for size, name in sorted(sizes):
+        if budget is not None and (budget := budget - size) < 0:
+            return
+        if checksum(folder / name) != manifest["files"][name].get("sha256"):
+            raise StoreError(f"{folder / name} is damaged: it does not match its checksum")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    text = json.dumps(manifest, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,1 +1,101 @@
-"""The named systems: each one a short file that puts parts together."""
+"""The named systems: each one a short file that puts parts together.
+
+A file here defines `SYSTEM`; that is all it takes to join the table, the command line and the
+contract tests.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from megalabel.errors import ParameterError
+
+if TYPE_CHECKING:
+    from megalabel.data import Corpus
+    from megalabel.systems.planning import Plan
+    from megalabel.tagger import Tagger
+
+__all__ = ["System", "create", "get", "names"]
+
+
+@dataclass(frozen=True)
+class System:
+    """A recipe: how to build a tagger, what it is good for, and what it costs."""
+
+    name: str
+    summary: str
+    paper: str
+    cost: str
+    """Training cost in a few words, for the table."""
+    build: Callable[..., Tagger]
+    """Flat keyword parameters to a Tagger."""
+    plan: Callable[[Tagger, Corpus], Plan]
+    """Peak memory, disk and time of fitting a tagger on a corpus."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The recipe's own parameters and their defaults."""
+        return {n: p.default for n, p in inspect.signature(self.build).parameters.items()}
+
+
+@cache
+def _all() -> dict[str, System]:
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        system = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SYSTEM", None)
+        if system is not None:
+            found[system.name] = system
+    return found
+
+
+def names() -> list[str]:
+    """The names of all systems.
+
+    Examples
+    --------
+    >>> names()
+    ['knn', 'prior']
+    """
+    return sorted(_all())
+
+
+def get(name: str) -> System:
+    """A system by name."""
+    if name not in _all():
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}"
+        raise ParameterError(f"unknown system {name!r}; {hint}")
+    return _all()[name]
+
+
+def create(name: str, **parameters: Any) -> Tagger:
+    """A tagger made by a named recipe.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    **parameters
+        The recipe's own keywords, or `part__name` to set any parameter of any part.
+
+    Examples
+    --------
+    >>> create("knn", neighbours=30, features__min_df=2).classifier.neighbours
+    30
+    """
+    system = get(name)
+    own = system.parameters()
+    unknown = [key for key in parameters if key not in own and "__" not in key]
+    if unknown:
+        raise ParameterError(
+            f"{name} has no parameter {unknown[0]!r}; it has {', '.join(own)}, and those of its "
+            f"parts as part__name"
+        )
+    tagger = system.build(**{k: v for k, v in parameters.items() if k in own})
+    return tagger.set_params(**{k: v for k, v in parameters.items() if k not in own})

@@ -1,0 +1,203 @@
+"""Components as data: parameters and learned state to JSON and arrays, and back.
+
+What is not plain JSON is a one-key object whose key starts with `$`:
+
+    {"$array": file, "dtype": …, "shape": …}          a NumPy array
+    {"$csr": {shape, data, indices, indptr}}           a sparse matrix
+    {"$strings": {bytes, offsets}}                     Arrow strings
+    {"$labels": {ids, names, texts}}                   a label set
+    {"$component": "room.Class", parameters, learned}  a component
+
+A class is named by its room and looked up among that room's public names, so a folder can only
+ever bring back megalabel's own components.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_matrix, issparse
+
+from megalabel.base import Component
+from megalabel.data import LabelSet
+from megalabel.errors import StoreError
+
+ROOMS = (
+    "features",
+    "labels",
+    "linear",
+    "neural",
+    "retrieval",
+    "calibration",
+    "decision",
+    "tagger",
+)
+
+
+class Encoder:
+    """Turns values into JSON, handing arrays to `put(name, array) -> file name`."""
+
+    def __init__(self, put: Callable[[str, np.ndarray], str]) -> None:
+        self._put = put
+
+    def component(self, part: Component, name: str) -> dict[str, Any]:
+        """A component as class, parameters and learned state."""
+        return {
+            "$component": class_name(type(part)),
+            "parameters": {
+                k: self.value(v, f"{name}.{k}" if name else k)
+                for k, v in part.get_params(deep=False).items()
+            },
+            "learned": {
+                k: self.value(v, f"{name}.{k}" if name else k) for k, v in part.learned().items()
+            },
+        }
+
+    def value(self, value: Any, name: str) -> Any:
+        """Any value that a component may hold; `name` says where it is, for file names."""
+        if isinstance(value, Component):
+            return self.component(value, name)
+        if isinstance(value, LabelSet):
+            names = None if value.names is value.ids else value.names
+            columns = {"ids": value.ids, "names": names, "texts": value.texts}
+            return {"$labels": {k: self.value(v, f"{name}.{k}") for k, v in columns.items()}}
+        if isinstance(value, pa.LargeStringArray):
+            data, offsets = string_buffers(value)
+            parts = {"bytes": data, "offsets": offsets}
+            return {"$strings": {k: self.value(v, f"{name}.{k}") for k, v in parts.items()}}
+        if issparse(value):
+            parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+            encoded = {k: self.value(v, f"{name}.{k}") for k, v in parts.items()}
+            return {"$csr": {"shape": [int(n) for n in value.shape], **encoded}}
+        if isinstance(value, np.ndarray):
+            array = np.ascontiguousarray(value)
+            if array.dtype.kind not in "biuf":
+                raise StoreError(f"{name} is an array of {array.dtype}, which cannot be saved")
+            file = self._put(name, array)
+            return {"$array": file, "dtype": array.dtype.str, "shape": list(array.shape)}
+        if isinstance(value, np.generic):
+            return self.value(value.item(), name)
+        if isinstance(value, list | tuple):
+            return [self.value(v, f"{name}.{i}") for i, v in enumerate(value)]
+        if isinstance(value, Mapping):
+            for key in value:
+                if not isinstance(key, str) or key.startswith("$"):
+                    raise StoreError(f"{name} has the key {key!r}, which cannot be saved")
+            return {k: self.value(v, f"{name}.{k}") for k, v in value.items()}
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        raise StoreError(f"{name} is a {type(value).__name__} ({value!r}), which cannot be saved")
+
+
+class Decoder:
+    """The way back; `get(file, dtype, shape)` gives an array."""
+
+    def __init__(self, get: Callable[[str, str, tuple[int, ...]], np.ndarray]) -> None:
+        self._get = get
+
+    def component(self, encoded: Mapping[str, Any]) -> Component:
+        """A component, with its parameters and learned state checked by itself."""
+        part = find_class(encoded["$component"])(
+            **{k: self.value(v) for k, v in encoded["parameters"].items()}
+        )
+        part.check_parameters()
+        learned = {k: self.value(v) for k, v in encoded["learned"].items()}
+        for name in learned:
+            if not name.endswith("_") or name.startswith("_"):
+                raise StoreError(f"{name!r} is not the name of something learned")
+        part.restore(learned)
+        return part
+
+    def value(self, encoded: Any) -> Any:
+        """Any value that Encoder.value has made."""
+        if isinstance(encoded, list):
+            return [self.value(v) for v in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        if "$component" in encoded:
+            return self.component(encoded)
+        if "$array" in encoded:
+            return self._get(encoded["$array"], encoded["dtype"], tuple(encoded["shape"]))
+        if "$csr" in encoded:
+            parts = encoded["$csr"]
+            arrays = (self.value(parts[k]) for k in ("data", "indices", "indptr"))
+            return mapped_csr(parts["shape"], *arrays)
+        if "$strings" in encoded:
+            parts = encoded["$strings"]
+            return mapped_strings(self.value(parts["bytes"]), self.value(parts["offsets"]))
+        if "$labels" in encoded:
+            return LabelSet(**{k: self.value(v) for k, v in encoded["$labels"].items()})
+        for key in encoded:
+            if key.startswith("$"):
+                raise StoreError(f"unknown kind of value {key!r}: made by a newer megalabel?")
+        return {k: self.value(v) for k, v in encoded.items()}
+
+
+def class_name(kind: type) -> str:
+    """`room.Class` of a component class."""
+    room = kind.__module__.removeprefix("megalabel.").partition(".")[0]
+    if not kind.__module__.startswith("megalabel.") or room not in ROOMS:
+        raise StoreError(f"{kind.__name__} is not one of megalabel's own parts, so cannot be saved")
+    return f"{room}.{kind.__name__}"
+
+
+def find_class(name: str) -> type[Component]:
+    """The component class of a `room.Class` name; nothing else can be reached."""
+    room, _, kind = name.partition(".") if isinstance(name, str) else ("", "", "")
+    found = None
+    if room in ROOMS:
+        found = getattr(importlib.import_module(f"megalabel.{room}"), kind, None)
+    if not (isinstance(found, type) and issubclass(found, Component)):
+        raise StoreError(f"unknown class {name!r}: made by a newer megalabel?")
+    return found
+
+
+def string_buffers(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+    """The UTF-8 bytes and the offsets of an Arrow array, without a copy where it starts at 0."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    if len(column) == 0:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    offsets = np.frombuffer(offsets_buffer, np.int64)[
+        column.offset : column.offset + len(column) + 1
+    ]
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return data, offsets - offsets[0] if offsets[0] else offsets
+
+
+def mapped_strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
+    """Arrow strings over arrays that may be mapped from disk; everything about them is checked."""
+    if data.dtype != np.uint8 or offsets.dtype != np.int64 or data.ndim != 1 or offsets.ndim != 1:
+        raise StoreError("strings must be bytes and 64-bit offsets")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
+        raise StoreError("strings whose offsets do not fit their bytes")
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    column = pa.LargeStringArray.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    column.validate(full=True)  # offsets rise, text is UTF-8
+    return column
+
+
+def mapped_csr(
+    shape: list[int], data: np.ndarray, indices: np.ndarray, indptr: np.ndarray
+) -> csr_matrix:
+    """A CSR matrix over mapped arrays. Its indices are not looked at, which would page all of it
+    in: kernels check them on use."""
+    n, width = (int(x) for x in shape)
+    if data.ndim != 1 or indices.ndim != 1 or indptr.ndim != 1 or n < 0 or width < 0:
+        raise StoreError("a sparse matrix must be made of three one-dimensional arrays")
+    if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
+        raise StoreError(f"sparse indices of {indices.dtype} and {indptr.dtype}")
+    if len(indptr) != n + 1 or len(data) != len(indices):
+        raise StoreError("a sparse matrix whose arrays do not fit its shape")
+    if indptr[0] != 0 or indptr[-1] != len(data):
+        raise StoreError("a sparse matrix whose row pointers do not fit its entries")
+    # filled in afterwards, as the constructor would read every index
+    matrix = csr_matrix((n, width), dtype=data.dtype)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix

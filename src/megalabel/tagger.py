@@ -1,0 +1,359 @@
+"""Tagger: features, classifier, calibration and decision in a row. Text in, label names out."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_matrix, issparse
+
+from megalabel import __version__, store
+from megalabel.base import (
+    Calibrator,
+    Check,
+    Classifier,
+    Component,
+    Decision,
+    Featurizer,
+    clone,
+    instance,
+    integer,
+    number,
+    one_of,
+)
+from megalabel.data import Corpus, LabelSet, Ranking, Tag
+from megalabel.decision import TopK
+from megalabel.errors import DataError
+from megalabel.features import Precomputed, Tfidf
+from megalabel.progress import progress
+
+if TYPE_CHECKING:
+    from megalabel.metrics import Evaluation
+
+log = logging.getLogger(__name__)
+
+_BATCH = 8192  # texts ranked at a time: bounds memory, changes no answer
+
+
+class Tagger(Component):
+    """Tags texts: features + classifier + calibration + decision.
+
+    Parameters
+    ----------
+    classifier : Classifier
+        Ranks labels for a vector.
+    features : Featurizer, optional
+        Makes vectors of texts; `Tfidf()` by default. A corpus that has feature vectors and no
+        texts is used as it is, its rows scaled to unit length.
+    calibration : Calibrator, optional
+        Turns scores into probabilities. It learns from training texts that the classifier ranks
+        as if it had not seen them.
+    decision : Decision, optional
+        Picks the labels to answer with; by default the k best.
+    calibration_texts : int
+        At most so many texts are used for calibration.
+    holdout : float
+        The share of texts held out for calibration when the classifier must be trained without
+        them to rank them honestly; it is trained on all texts afterwards.
+    seed : int
+        Fixes everything random.
+    system : str, optional
+        The name of the recipe that made this tagger.
+
+    Examples
+    --------
+    >>> from megalabel import systems
+    >>> tagger = systems.create("knn")
+    >>> texts = ["red summer dress", "blue jeans", "red shoes"]
+    >>> tagger.fit(texts, [["dress", "red"], ["jeans"], ["red", "shoes"]]).tag("red dress", k=1)
+    [Tag(label='red', probability=1.0)]
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "classifier": instance(Classifier),
+        "features": instance(Featurizer) | one_of(None),
+        "calibration": instance(Calibrator) | one_of(None),
+        "decision": instance(Decision) | one_of(None),
+        "calibration_texts": integer(1),
+        "holdout": number(0.01, 0.5),
+        "seed": integer(0),
+    }
+
+    features_: Featurizer
+    classifier_: Classifier
+    calibration_: Calibrator | None
+    decision_: Decision
+    provenance_: dict[str, Any]
+    label_counts_: np.ndarray
+    n_texts_: int
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        features: Featurizer | None = None,
+        calibration: Calibrator | None = None,
+        decision: Decision | None = None,
+        *,
+        calibration_texts: int = 20_000,
+        holdout: float = 0.1,
+        seed: int = 0,
+        system: str | None = None,
+    ) -> None:
+        self.classifier = classifier
+        self.features = features
+        self.calibration = calibration
+        self.decision = decision
+        self.calibration_texts = calibration_texts
+        self.holdout = holdout
+        self.seed = seed
+        self.system = system
+
+    # ------------------------------------------------------------------ learning
+    def fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
+        """Learn from a corpus, or from texts (or vectors) X with their labels y.
+
+        Parameters
+        ----------
+        X : Corpus, sequence of str, CSR matrix or array
+        y : lists of label names, CSR matrix or indicator array
+            The labels of each text; with a Corpus, none.
+        labels : LabelSet, optional
+            What the columns of a matrix y mean.
+        """
+        self.check_parameters()
+        corpus = _as_corpus(X, y, labels)
+        if not len(corpus):
+            raise DataError("there is no text to learn from")
+        if not len(corpus.labels):
+            raise DataError("the corpus has no labels to learn")
+        started = time.perf_counter()
+        if corpus.texts is None:
+            self.features_ = Precomputed()
+        else:
+            self.features_ = clone(self.features) if self.features is not None else Tfidf()
+        vectors = self.features_.fit_transform(corpus)
+        log.info("%d texts to %d features", *vectors.shape)
+        self.calibration_ = clone(self.calibration)
+        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
+        self._fit_parts(vectors, corpus)
+        self._remember(corpus)
+        self.provenance_ = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - started, 3),
+            "megalabel": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+            "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
+        }
+        return self
+
+    def _fit_parts(self, vectors: Any, corpus: Corpus) -> None:
+        """Train the classifier, then calibrate it on rankings of texts it has not seen."""
+        targets, labels = corpus.targets, corpus.labels
+        self.classifier_ = clone(self.classifier).fit(vectors, targets, labels)
+        if self.calibration_ is None:
+            return
+        random = np.random.default_rng(self.seed)
+        rows = np.sort(random.permutation(len(corpus))[: self.calibration_texts])
+        ranking = self.classifier_.rank_held_out(vectors, targets, rows, self._calibrated_k)
+        if ranking is None:
+            rows = rows[: max(1, min(len(rows), int(len(corpus) * self.holdout)))]
+            rest = np.setdiff1d(np.arange(len(corpus)), rows)
+            if len(rest):
+                other = clone(self.classifier).fit(vectors[rest], targets[rest], labels)
+                ranking = other.rank(vectors[rows], self._calibrated_k)
+            else:
+                ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
+        self.calibration_.fit(ranking, targets[rows])
+
+    @property
+    def _calibrated_k(self) -> int:
+        return int(getattr(self.calibration, "k", 10))
+
+    def _remember(self, corpus: Corpus) -> None:
+        self.n_texts_ = len(corpus)
+        self.label_counts_ = corpus.label_counts
+
+    def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
+        """Learn more texts where the classifier can; labels not seen before join the label set.
+
+        The features and the calibration stay as they are.
+        """
+        if not self.fitted:
+            return self.fit(X, y, labels=labels)
+        corpus = _as_corpus(X, y, labels).aligned(self.labels)
+        vectors = self.features_.transform(corpus)
+        self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
+        counts = corpus.label_counts
+        counts[: len(self.label_counts_)] += self.label_counts_
+        self.label_counts_ = counts
+        self.n_texts_ += len(corpus)
+        return self
+
+    # ------------------------------------------------------------------ answering
+    @property
+    def labels(self) -> LabelSet:
+        """The labels this tagger can answer with."""
+        self.check_fitted()
+        return self.classifier_.labels_
+
+    def rank(self, X: Any, k: int = 10) -> Ranking:
+        """The k best labels of each text with their probabilities, best first."""
+        self.check_fitted()
+        inputs = _as_inputs(X)
+        parts = []
+        with progress("ranking", len(inputs)) as bar:
+            for start in range(0, max(1, len(inputs)), _BATCH):
+                batch = inputs[start : start + _BATCH]
+                parts.append(self.classifier_.rank(self.features_.transform(batch), k))
+                bar.advance(len(batch))
+        ranking = parts[0]
+        if len(parts) > 1:
+            ranking = Ranking(
+                np.concatenate([p.ids for p in parts]),
+                np.concatenate([p.scores for p in parts]),
+                self.labels,
+            )
+        return ranking if self.calibration_ is None else self.calibration_.apply(ranking)
+
+    @overload
+    def tag(self, texts: str, k: int = 5) -> list[Tag]: ...
+    @overload
+    def tag(self, texts: list[str] | Corpus | pa.Array, k: int = 5) -> list[list[Tag]]: ...
+    def tag(self, texts: Any, k: int = 5) -> list[Tag] | list[list[Tag]]:
+        """Label names with probabilities: a list for one text, a list of lists for several."""
+        if isinstance(texts, str):
+            return self.decide([texts], k).tags()[0]
+        return self.decide(texts, k).tags()
+
+    def decide(self, X: Any, k: int = 5) -> Ranking:
+        """The labels to answer with, at most k a text, after the decision rule."""
+        self.check_fitted()
+        return self.decision_.apply(self.rank(X, self.decision_.shortlist(k)), k)
+
+    def predict(self, X: Any) -> csr_matrix:
+        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect."""
+        decided = self.decide(X).to_csr()
+        return csr_matrix(
+            (np.ones(decided.nnz, np.int8), decided.indices, decided.indptr), shape=decided.shape
+        )
+
+    def predict_proba(self, X: Any, k: int = 100) -> csr_matrix:
+        """The probabilities of the k best labels of each text as a sparse matrix."""
+        return self.rank(X, k).to_csr()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of texts whose best label is right (P@1)."""
+        return float(
+            self.evaluate(_as_corpus(X, y, None if y is None else self._labels_for(y)))["P@1"]
+        )
+
+    def _labels_for(self, y: Any) -> LabelSet | None:
+        same = issparse(y) or isinstance(y, np.ndarray)
+        return self.labels if same and y.shape[1] == len(self.labels) else None
+
+    def evaluate(self, corpus: Corpus, k: Sequence[int] = (1, 3, 5)) -> Evaluation:
+        """How good the ranking is on a corpus with known labels."""
+        from megalabel.metrics import evaluate
+
+        corpus = corpus.aligned(self.labels)
+        # cells to be left out are dropped from the ranking, so look as much further as there are
+        extra = (
+            0 if corpus.excluded is None else int(np.diff(corpus.excluded.indptr).max(initial=0))
+        )
+        return evaluate(
+            self.rank(corpus, max(k) + extra),
+            corpus,
+            train_labels=(self.label_counts_, self.n_texts_),
+            k=k,
+            probabilities=self.calibration_ is not None,
+        )
+
+    # ------------------------------------------------------------------ keeping
+    def save(self, path: str | Path, metrics: Mapping[str, float] | None = None) -> None:
+        """Write the model folder; an older model there is replaced in one step."""
+        self.check_fitted()
+        about = {
+            "system": self.system,
+            "labels": len(self.labels),
+            "features": self.features_.n_features,
+            "provenance": self.provenance_,
+            "metrics": dict(metrics or {}),
+        }
+        store.save(self, path, about)
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool | None = None) -> Tagger:
+        """Read a model folder; see `megalabel.load`."""
+        loaded = store.load(path, verify=verify)
+        if not isinstance(loaded, cls):
+            raise DataError(f"{path} holds a {type(loaded).__name__}, not a {cls.__name__}")
+        return loaded
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take learned parts back and check that they belong together."""
+        kinds: dict[str, Any] = {
+            "features_": Featurizer,
+            "classifier_": Classifier,
+            "calibration_": (Calibrator, type(None)),
+            "decision_": Decision,
+            "provenance_": dict,
+            "label_counts_": np.ndarray,
+            "n_texts_": int,
+        }
+        if set(learned) != set(kinds):
+            raise ValueError(f"a tagger has {', '.join(kinds)}, not {', '.join(learned)}")
+        for name, kind in kinds.items():
+            if not isinstance(learned[name], kind):
+                raise ValueError(f"{name} is a {type(learned[name]).__name__}")
+        super().restore(learned)
+        if self.label_counts_.shape != (len(self.labels),):
+            raise ValueError(
+                f"{self.label_counts_.shape} label counts for {len(self.labels)} labels"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=True),
+            classifier_tags=ClassifierTags(multi_label=True),
+            input_tags=InputTags(string=True, sparse=True),
+        )
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The label numbers, which scikit-learn's scorers ask for."""
+        return np.arange(len(self.labels))
+
+
+def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
+    if isinstance(X, Corpus):
+        if y is not None:
+            raise DataError("a Corpus brings its labels: give either a Corpus, or texts and y")
+        return X
+    if y is None:
+        raise DataError("texts need their labels: give a Corpus, or texts and y")
+    inputs = _as_inputs(X)
+    if isinstance(inputs, Corpus):
+        return Corpus(inputs.texts, inputs.features, y, labels)
+    return Corpus(inputs, targets=y, labels=labels)
+
+
+def _as_inputs(X: Any) -> Corpus:
+    """Texts or vectors as a corpus without labels; a Corpus as it is."""
+    if isinstance(X, Corpus):
+        return X
+    if isinstance(X, str):
+        raise DataError("expected several texts, found one string: put it in a list")
+    vectors = issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
+    return Corpus(features=X) if vectors else Corpus(texts=X)
