@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,8 @@ from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.decision import TopK
 from megalabel.errors import DataError
 from megalabel.features import Precomputed, Tfidf
+from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
-
-if TYPE_CHECKING:
-    from megalabel.metrics import Evaluation
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +89,7 @@ class Tagger(Component):
     calibration_: Calibrator | None
     decision_: Decision
     provenance_: dict[str, Any]
+    metrics_: dict[str, float]
     label_counts_: np.ndarray
     n_texts_: int
 
@@ -159,6 +158,7 @@ class Tagger(Component):
         """Train the classifier, then calibrate it on rankings of texts it has not seen."""
         targets, labels = corpus.targets, corpus.labels
         self.classifier_ = clone(self.classifier).fit(vectors, targets, labels)
+        self.metrics_ = {}
         if self.calibration_ is None:
             return
         random = np.random.default_rng(self.seed)
@@ -173,6 +173,13 @@ class Tagger(Component):
             else:
                 ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
         self.calibration_.fit(ranking, targets[rows])
+        held_out = evaluate(
+            self.calibration_.apply(ranking),
+            targets[rows],
+            train_labels=(corpus.label_counts, len(corpus)),
+            probabilities=True,
+        )
+        self.metrics_ = held_out.to_dict()
 
     @property
     def _calibrated_k(self) -> int:
@@ -262,8 +269,6 @@ class Tagger(Component):
 
     def evaluate(self, corpus: Corpus, k: Sequence[int] = (1, 3, 5)) -> Evaluation:
         """How good the ranking is on a corpus with known labels."""
-        from megalabel.metrics import evaluate
-
         corpus = corpus.aligned(self.labels)
         # cells to be left out are dropped from the ranking, so look as much further as there are
         extra = (
@@ -278,7 +283,7 @@ class Tagger(Component):
         )
 
     # ------------------------------------------------------------------ keeping
-    def save(self, path: str | Path, metrics: Mapping[str, float] | None = None) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the model folder; an older model there is replaced in one step."""
         self.check_fitted()
         about = {
@@ -286,7 +291,7 @@ class Tagger(Component):
             "labels": len(self.labels),
             "features": self.features_.n_features,
             "provenance": self.provenance_,
-            "metrics": dict(metrics or {}),
+            "metrics": self.metrics_,
         }
         store.save(self, path, about)
 
@@ -306,6 +311,7 @@ class Tagger(Component):
             "calibration_": (Calibrator, type(None)),
             "decision_": Decision,
             "provenance_": dict,
+            "metrics_": dict,
             "label_counts_": np.ndarray,
             "n_texts_": int,
         }

@@ -1,0 +1,5 @@
+"""`python -m megalabel` is `megalabel`."""
+
+from megalabel.cli import main
+
+main()

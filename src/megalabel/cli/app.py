@@ -1,0 +1,52 @@
+"""All commands in one application."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+import megalabel
+from megalabel.cli import EXIT_CODES, corpora, demonstration, models, planning
+
+app = typer.Typer(
+    help="Tag texts with the right few of thousands to millions of labels.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"megalabel {megalabel.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+) -> None:
+    """Options of every command."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s"
+    )
+
+
+for command in (
+    models.train,
+    models.tag,
+    models.evaluate,
+    corpora.info,
+    corpora.convert,
+    corpora.split,
+    planning.systems,
+    planning.plan,
+    demonstration.demo,
+):
+    app.command()(command)

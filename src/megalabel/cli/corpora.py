@@ -1,0 +1,122 @@
+"""info, convert, split: what is done with a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from megalabel import data, store
+from megalabel.cli import models, output
+from megalabel.cli.models import Json, Seed, SkipBad
+from megalabel.errors import ParameterError
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="A corpus or a model folder.")],
+    verify: Annotated[bool, typer.Option(help="Check every byte of a model folder.")] = False,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Describe a corpus or a model: size, labels, tail."""
+    if store.is_model(path):
+        _model_info(path, verify, as_json)
+        return
+    parts = data.splits_of(path) if path.is_dir() else []
+    described = {}
+    for part in parts or [""]:
+        statistics = data.statistics(models.read(path, part, skip_bad))
+        described[part or path.name] = statistics.to_dict()
+        if as_json:
+            continue
+        facts = statistics.to_dict()
+        histogram = facts.pop("histogram")
+        output.show_facts(
+            f"{path.name} {part}".strip(), {k.replace("_", " "): v for k, v in facts.items()}
+        )
+        output.show_bars("labels by number of texts", histogram)
+        output.console.print()
+    if as_json:
+        output.show_json(described)
+
+
+def _model_info(path: Path, verify: bool, as_json: bool) -> None:
+    if verify:
+        store.verify(path)
+    about = store.about(path)
+    shown = {
+        key: about.get(key)
+        for key in (
+            "class",
+            "system",
+            "labels",
+            "features",
+            "megalabel",
+            "format",
+            "metrics",
+            "provenance",
+        )
+    }
+    shown |= {"bytes": models.folder_bytes(path), "verified": verify}
+    if as_json:
+        output.show_json(shown | {"parameters": about["parameters"]})
+        return
+    provenance = shown.pop("provenance") or {}
+    metrics = shown.pop("metrics") or {}
+    shown["bytes"] = output.size(models.folder_bytes(path))
+    output.show_facts(f"Model {path}", shown)
+    corpus = provenance.pop("corpus", {})
+    output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})
+    if metrics:
+        percent = {k: round(100 * v, 2) for k, v in metrics.items()}
+        output.show_table(
+            "On training texts, each ranked as if unseen (%)",
+            list(percent),
+            [list(percent.values())],
+        )
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    out: Annotated[Path, typer.Argument(help="The file or folder to write.")],
+    to: Annotated[
+        str | None, typer.Option(help="jsonl, xc, npz, parquet or arrow; else by OUT's name.")
+    ] = None,
+    part: Annotated[
+        str, typer.Option("--split", help="Which part, if there are several.")
+    ] = "train",
+    skip_bad: SkipBad = False,
+) -> None:
+    """Write a corpus in another format."""
+    corpus = models.read(source, part, skip_bad)
+    data.write(corpus, out, format=to)
+    output.note(f"wrote {corpus} to {out}")
+
+
+def split(
+    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    out: Annotated[Path, typer.Argument(help="A folder for train and test.")],
+    test: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The share of texts in test.")
+    ] = 0.2,
+    how: Annotated[
+        str, typer.Option(help="hash (by text, duplicates stay together), labels or random.")
+    ] = "hash",
+    seed: Seed = 0,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Split a corpus into a training and a test part."""
+    if how not in ("hash", "labels", "random"):
+        raise ParameterError(f"--how must be hash, labels or random, not {how!r}")
+    corpus = models.read(source, "", skip_bad)
+    train, tested = data.split(corpus, test=test, how=how, seed=seed)
+    form = "jsonl" if corpus.texts is not None else "xc"
+    names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
+    for name, part in zip(names, (train, tested), strict=True):
+        data.write(part, out / name, format=form)
+    if as_json:
+        output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
+    else:
+        output.console.print(f"{len(train):,} texts to train, {len(tested):,} to test, in {out}")

@@ -1,0 +1,122 @@
+"""demo: the whole road once, on a corpus that is written on the spot."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from megalabel import data, systems
+from megalabel.cli import models, output
+from megalabel.cli.models import Seed, System, Threads
+from megalabel.data import Corpus, synthetic
+from megalabel.metrics import evaluate
+from megalabel.report import Example, page
+from megalabel.tagger import Tagger
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="A folder for the corpus, the model and the page.")
+    ] = Path("demo"),
+    folder: Annotated[
+        Path | None, typer.Option("--data", help="Your corpus instead of the built-in one.")
+    ] = None,
+    texts: Annotated[int, typer.Option(min=100, help="Texts of the built-in corpus.")] = 20_000,
+    labels: Annotated[int, typer.Option(min=1000, help="Labels of the built-in corpus.")] = 2_000,
+    system: System = "knn",
+    threads: Threads = None,
+    seed: Seed = 0,
+) -> None:
+    """Make a corpus, train, calibrate, evaluate, tag, save, and write a page to look at."""
+    models.use_threads(threads)
+    out.mkdir(parents=True, exist_ok=True)
+    scores: dict[str, dict[str, float]] = {}
+    if folder is None:
+        train, test = _write_corpus(out / "corpus", texts, labels, seed, scores)
+    else:
+        train, test = (models.read(folder, part, False) for part in ("train", "test"))
+    output.console.print(
+        f"[bold]1.[/] corpus: {len(train):,} texts to learn from, "
+        f"{len(test):,} to be tested on, {len(train.labels):,} labels"
+    )
+
+    started = time.perf_counter()
+    tagger = systems.create(system, seed=seed).fit(train)
+    output.console.print(
+        f"[bold]2.[/] trained and calibrated [cyan]{system}[/] in "
+        f"{output.duration(time.perf_counter() - started)}"
+    )
+    tagger.save(out / "model")
+    floor = systems.create("prior", seed=seed).fit(train)
+    scores = {
+        "prior (the floor)": floor.evaluate(test).to_dict(percent=True),
+        system: tagger.evaluate(test).to_dict(percent=True),
+        **scores,
+    }
+    (out / "metrics.json").write_text(json.dumps(scores, indent=1) + "\n")
+    columns = [m for m in scores[system] if m in ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "ECE@5")]
+    output.console.print("[bold]3.[/] measured on the test texts, in percent:")
+    rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
+    output.show_table("", ["system", *columns], rows)
+
+    output.console.print("[bold]4.[/] some test texts and their tags (✓: a true label):")
+    examples = _examples(tagger, test)
+    for example in examples[:3]:
+        output.console.print(f"   [bold]{output.escape(example.text)}[/]", soft_wrap=True)
+        for tag in example.tags:
+            mark = "✓" if tag.label in example.truth else " "
+            output.console.print(f"   {tag.probability:6.1%} {mark} {output.escape(tag.label)}")
+    shown = {name: {m: v[m] for m in columns if m in v} for name, v in scores.items()}
+    facts = {
+        "system": system,
+        "training texts": f"{len(train):,}",
+        "test texts": f"{len(test):,}",
+        "labels": f"{len(train.labels):,}",
+        "features": f"{tagger.features_.n_features:,}",
+        "model size": output.size(models.folder_bytes(out / "model")),
+    }
+    summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
+    (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, examples))
+    output.console.print(
+        f"[bold]5.[/] model in {out / 'model'}, page in {out / 'index.html'}. Try:\n"
+        f'   megalabel tag {out / "model"} "{output.escape(examples[0].text[:48])}"'
+    )
+
+
+def _write_corpus(
+    folder: Path, texts: int, labels: int, seed: int, scores: dict[str, dict[str, float]]
+) -> tuple[Corpus, Corpus]:
+    """The built-in corpus, split and kept as files; and what the best system would get."""
+    made = synthetic.generate(texts=texts, labels=labels, seed=seed)
+    train, test = data.split(made.corpus, test=0.2, seed=seed)
+    data.write(train, folder / "trn.jsonl")
+    data.write(test, folder / "tst.jsonl")
+    ids = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}
+    rows = np.array([ids[uid] for uid in test.ids.to_pylist()])
+    best = evaluate(
+        made.best(5)[rows], test, train_labels=(train.label_counts, len(train)), probabilities=True
+    )
+    scores["best possible"] = best.to_dict(percent=True)
+    return train, test
+
+
+def _examples(tagger: Tagger, test: Corpus, count: int = 20) -> list[Example]:
+    rows = np.linspace(0, len(test) - 1, min(count, len(test))).astype(int)
+    chosen = test[rows]
+    if chosen.texts is None:
+        return []
+    return [
+        Example(
+            text,
+            tags,
+            [chosen.labels.name(j) for j in chosen.targets[i].indices],
+        )
+        for i, (text, tags) in enumerate(
+            zip(chosen.texts.to_pylist(), tagger.tag(chosen), strict=True)
+        )
+    ]

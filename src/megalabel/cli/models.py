@@ -1,0 +1,239 @@
+"""train, tag, evaluate: what is done with a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import megalabel
+from megalabel import data, systems
+from megalabel.cli import output
+from megalabel.data.problems import Problems
+from megalabel.errors import DataError, ParameterError
+from megalabel.tagger import Tagger
+
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+SkipBad = Annotated[bool, typer.Option(help="Leave bad lines out, and say which.")]
+System = Annotated[str, typer.Option(help="The recipe; see `megalabel systems`.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the system; may be repeated."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
+
+
+def train(
+    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    system: System = "knn",
+    settings: Settings = None,
+    threads: Threads = None,
+    seed: Seed = 0,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model on the training part of a corpus.
+
+    [dim]megalabel train data/ --system knn --out model[/]
+    """
+    use_threads(threads)
+    tagger = create(system, settings, seed)
+    corpus = read(folder, "train", skip_bad)
+    output.note(f"read {corpus}")
+    refuse_if_too_large(tagger, corpus)
+    started = time.perf_counter()
+    tagger.fit(corpus)
+    seconds = time.perf_counter() - started
+    tagger.save(out)
+    facts = {
+        "system": system,
+        "texts": len(corpus),
+        "labels": len(corpus.labels),
+        "features": tagger.features_.n_features,
+        "seconds": round(seconds, 2),
+        "bytes": folder_bytes(out),
+        "skipped": corpus.source.get("skipped", 0),
+    }
+    held_out = {k: round(100 * v, 2) for k, v in tagger.metrics_.items()}
+    if as_json:
+        output.show_json({"model": str(out), **facts, "held_out": held_out})
+        return
+    facts |= {"seconds": output.duration(seconds), "bytes": output.size(folder_bytes(out))}
+    output.show_facts(f"Trained {out}", facts)
+    if held_out:
+        output.show_table(
+            "On training texts, each ranked as if unseen (%)",
+            list(held_out),
+            [list(held_out.values())],
+        )
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
+    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
+    threads: Threads = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a model on the test part of a corpus, in percent.
+
+    [dim]megalabel evaluate model data/ --json[/]
+    """
+    use_threads(threads)
+    tagger = Tagger.load(model)
+    corpus = read(folder, part, skip_bad)
+    started = time.perf_counter()
+    result = tagger.evaluate(corpus, cutoffs(k))
+    seconds = time.perf_counter() - started
+    if as_json:
+        counts = {"texts": len(corpus), "labels": len(tagger.labels), "seconds": round(seconds, 3)}
+        output.show_json(result.to_dict(percent=True) | counts)
+        return
+    output.console.print(result)
+    output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
+
+
+def tag(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Texts; without any, one a line from stdin.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Tag a file: one text a line, or JSON lines.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="At most so many labels a text.")] = 5,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Tag texts with label names and probabilities; JSON lines when piped.
+
+    [dim]megalabel tag model "a text" -k 5[/]
+    """
+    use_threads(threads)
+    tagger = Tagger.load(model)
+    lines = _texts(text, file)
+    as_json = as_json or not sys.stdout.isatty()
+    # a first small batch, so that an answer comes at once
+    batch, size = list(islice(lines, 16)), 1024
+    while batch:
+        for shown, tags in zip(batch, tagger.tag(batch, k=k), strict=True):
+            labels = [{"label": t.label, "probability": t.probability} for t in tags]
+            if as_json:
+                output.show_json({"text": shown, "labels": labels})
+            else:
+                output.console.print(f"[bold]{output.escape(shown)}[/]", soft_wrap=True)
+                for label in labels:
+                    output.console.print(
+                        f"  {label['probability']:6.1%}  {output.escape(str(label['label']))}"
+                    )
+        sys.stdout.flush()
+        batch = list(islice(lines, size))
+
+
+def _texts(given: list[str] | None, file: Path | None) -> Iterator[str]:
+    if given and file:
+        raise ParameterError("give either texts or --file, not both")
+    if given:
+        yield from given
+        return
+    if file is not None and not file.is_file():
+        raise DataError("there is no such file", file=file)
+    if file is None and sys.stdin.isatty():
+        output.note("one text a line; end with Ctrl-D")
+    with sys.stdin if file is None else open(file, encoding="utf-8-sig") as lines:
+        name = "stdin" if file is None else file
+        try:
+            for number, line in enumerate(lines, 1):
+                yield _text_of(line.rstrip("\r\n"), name, number)
+        except UnicodeDecodeError as error:
+            raise DataError(f"expected UTF-8 text: {error}", file=name) from None
+
+
+def _text_of(line: str, file: str | Path, number: int) -> str:
+    """The text of one line: as it is, or the fields of a JSON object."""
+    if not line.startswith("{"):
+        return line
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError:
+        return line  # a text may well begin with a brace
+    parts = [fields[key] for key in ("title", "content", "text") if fields.get(key)]
+    if not parts or not all(isinstance(p, str) for p in parts):
+        raise DataError("expected title, content or text with a string", file=file, line=number)
+    return " ".join(parts)
+
+
+# ---------------------------------------------------------------- shared by the commands
+def use_threads(threads: int | None) -> None:
+    """Set the number of cores."""
+    if threads is not None:
+        megalabel.set_threads(threads)
+
+
+def read(path: Path, part: str, skip_bad: bool) -> data.Corpus:
+    """One part of a corpus, or all of one that has no parts; says what was skipped."""
+    problems = Problems(skip=skip_bad)
+    parts = data.splits_of(path) if path.is_dir() else []
+    corpus = data.read(path, part if len(parts) > 1 else None, problems=problems)
+    output.tell_skipped(problems)
+    if not len(corpus):
+        raise DataError("there are no texts in it", file=path)
+    return corpus
+
+
+def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
+    """The tagger that the options ask for."""
+    parameters: dict[str, Any] = {"seed": seed}
+    for setting in settings or []:
+        key, found, value = setting.partition("=")
+        if not found:
+            raise ParameterError(f"--set takes key=value, not {setting!r}")
+        try:
+            parameters[key.replace(".", "__")] = json.loads(value)
+        except json.JSONDecodeError:
+            constants = {"True": True, "False": False, "None": None}
+            parameters[key.replace(".", "__")] = constants.get(value, value)
+    tagger = systems.create(system, **parameters)
+    for part in (tagger, *tagger.get_params().values()):
+        if isinstance(part, megalabel.base.Component):
+            part.check_parameters()
+    return tagger
+
+
+def cutoffs(text: str) -> list[int]:
+    """`1,3,5` as numbers."""
+    try:
+        values = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        values = [0]
+    if values[0] < 1:
+        raise ParameterError(f"-k takes positive whole numbers separated by commas, not {text!r}")
+    return values
+
+
+def refuse_if_too_large(tagger: Tagger, corpus: data.Corpus) -> None:
+    """End before a job starts that cannot fit into memory."""
+    if len(corpus) < 100_000:
+        return  # too small to fail, and planning would take as long as the job
+    plan = systems.get(tagger.system or "").plan(tagger, corpus)
+    output.note(f"expected: {output.duration(plan.seconds)}, {output.size(plan.memory)} of memory")
+    if not plan.fits:
+        needed, there = output.size(plan.memory), output.size(plan.available)
+        raise SystemExit(
+            output.complain(f"this job needs about {needed} of memory and there is {there}", 5)
+        )
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of a model folder."""
+    return sum(file.stat().st_size for file in folder.iterdir())

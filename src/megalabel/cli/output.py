@@ -1,0 +1,130 @@
+"""What the commands show: tables and notes for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from megalabel.data.problems import Problems
+
+console = Console(highlight=False)
+notes = Console(stderr=True, highlight=False)
+
+
+def complain(error: object, code: int) -> int:
+    """Show an error on stderr; gives the exit code back."""
+    notes.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    return code
+
+
+def note(text: str) -> None:
+    """Say what is going on, on stderr, when a person is watching."""
+    if sys.stderr.isatty():
+        notes.print(f"[dim]{escape(text)}[/]", soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Say on stderr what the user must know, watching or not."""
+    notes.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    """One JSON value on one line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A small table; numbers to the right."""
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=None)
+    shown = [[_cell(value) for value in row] for row in rows]
+    for i, column in enumerate(columns):
+        numeric = all(_is_number(row[i]) for row in shown) and bool(shown)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)
+
+
+def show_facts(title: str, facts: Mapping[str, object]) -> None:
+    """Names and values, one a line."""
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, show_header=False
+    )
+    table.add_column(style="cyan")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(escape(name), escape(_cell(value)))
+    console.print(table)
+
+
+def show_bars(title: str, bars: Mapping[str, int]) -> None:
+    """A small histogram."""
+    most = max(bars.values(), default=0) or 1
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, show_header=False
+    )
+    table.add_column(justify="right", style="cyan")
+    table.add_column()
+    table.add_column(justify="right")
+    for name, count in bars.items():
+        table.add_row(name, "█" * max(round(40 * count / most), 1 if count else 0), f"{count:,}")
+    console.print(table)
+
+
+def tell_skipped(problems: Problems, shown: int = 10) -> None:
+    """Say what was left out of a corpus."""
+    if problems.count:
+        warn(f"{problems.count:,} bad lines were skipped:")
+        for problem in problems.kept[:shown]:
+            notes.print(f"  {escape(str(problem))}", soft_wrap=True)
+        if problems.count > shown:
+            notes.print(f"  … and {problems.count - shown:,} more")
+
+
+def size(n: float) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> size(1536), size(3 << 30)
+    ('1.5 kB', '3.0 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    Examples
+    --------
+    >>> duration(0.25), duration(75), duration(7300)
+    ('0.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

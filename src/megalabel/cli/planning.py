@@ -1,0 +1,62 @@
+"""systems, plan: what there is, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from megalabel import systems as recipes
+from megalabel.cli import models, output
+from megalabel.cli.models import Json, Seed, Settings, SkipBad, System, Threads
+
+
+def systems(
+    name: Annotated[str | None, typer.Argument(help="One system, in full.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the systems, or describe one with its parameters."""
+    chosen = [recipes.get(name)] if name else [recipes.get(n) for n in recipes.names()]
+    if as_json:
+        fields = ("name", "summary", "paper", "cost")
+        output.show_json(
+            [{f: getattr(s, f) for f in fields} | {"parameters": s.parameters()} for s in chosen]
+        )
+        return
+    rows = [[s.name, s.summary, s.cost, s.paper] for s in chosen]
+    output.show_table("", ["system", "what it is", "training cost", "paper"], rows)
+    if name:
+        defaults = [[key, repr(value)] for key, value in chosen[0].parameters().items()]
+        output.show_table("\nParameters (--set KEY=VALUE)", ["parameter", "default"], defaults)
+
+
+def plan(
+    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    system: System = "knn",
+    settings: Settings = None,
+    threads: Threads = None,
+    seed: Seed = 0,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Say the peak memory, disk and time of a training job before it starts."""
+    models.use_threads(threads)
+    tagger = models.create(system, settings, seed)
+    corpus = models.read(folder, "train", skip_bad)
+    foreseen = recipes.get(system).plan(tagger, corpus)
+    if as_json:
+        output.show_json(foreseen.to_dict())
+        return
+    output.show_facts(
+        f"{system} on {folder}",
+        {
+            "peak memory": output.size(foreseen.memory),
+            "model on disk": output.size(foreseen.disk),
+            "time": output.duration(foreseen.seconds),
+            "memory there is": output.size(foreseen.available),
+            "fits": foreseen.fits,
+        },
+    )
+    if not foreseen.fits:
+        raise typer.Exit(5)

@@ -1,0 +1,57 @@
+"""What several rooms' tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import megalabel
+from megalabel.data import Corpus
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real corpora, where there is one."""
+    folder = Path(os.environ.get("MEGALABEL_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the real corpora are not here: set MEGALABEL_DATA to their folder")
+    return folder
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads for one test."""
+    before = megalabel.get_threads()
+    yield megalabel.set_threads
+    megalabel.set_threads(before)
+
+
+WORDS = {
+    "dress": "dress gown hem skirt evening",
+    "jeans": "jeans denim trousers pocket rivet",
+    "shoes": "shoes sole leather laces heel",
+    "kettle": "kettle boil water spout steel",
+    "lamp": "lamp light bulb shade switch",
+    "chair": "chair seat oak legs cushion",
+}
+COLOURS = ("red", "blue", "green")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Corpus:
+    """Three hundred short texts on six things in three colours; one label is never used."""
+    random = np.random.default_rng(0)
+    texts, labels = [], []
+    for _ in range(300):
+        thing = list(WORDS)[random.integers(len(WORDS))]
+        colour = COLOURS[random.integers(3)]
+        words = random.permutation(WORDS[thing].split())[:3]
+        texts.append(f"{colour.title()} {' '.join(words)} for everyone")
+        labels.append([thing, colour])
+    names = megalabel.LabelSet([*WORDS, *COLOURS, "never seen"])
+    return Corpus(texts, targets=labels, labels=names)

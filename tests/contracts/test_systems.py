@@ -1,0 +1,310 @@
+"""What every system must do, whatever is inside."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from megalabel import systems, tagger
+from megalabel.base import clone
+from megalabel.data import Corpus, LabelSet
+from megalabel.errors import DataError, MegalabelError, NotFittedError, ParameterError
+from megalabel.tagger import Tagger
+
+pytestmark = pytest.mark.parametrize("name", systems.names())
+
+QUERIES = [
+    "red evening gown",
+    "",
+    "zzyzx qwrtp",
+    "Ωμέγα ﬁne ＲＥＤ дом 紅い 👗",
+    "red " * 500,
+    "kettle\x00lamp\nchair\t",
+]
+
+
+@pytest.fixture(scope="module")
+def fitted(corpus):
+    made = {}
+
+    def get(name: str) -> Tagger:
+        if name not in made:
+            made[name] = systems.create(name).fit(corpus)
+        return made[name]
+
+    return get
+
+
+def answer(tagger: Tagger, inputs=QUERIES, k=5):
+    ranking = tagger.rank(inputs, k)
+    return ranking.ids, ranking.scores
+
+
+def assert_same(first, second):
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def assert_sound(ranking, n, k):
+    assert ranking.ids.shape == (n, k)
+    assert ranking.present.all()
+    assert np.isfinite(ranking.scores).all()
+    assert (np.diff(ranking.scores, axis=1) <= 0).all()
+    assert all(len(set(row)) == k for row in ranking.ids.tolist())
+
+
+def test_answers_every_text(name, fitted):
+    assert_sound(fitted(name).rank(QUERIES, 5), len(QUERIES), 5)
+
+
+def test_scores_are_probabilities(name, fitted, corpus):
+    scores = fitted(name).rank(corpus, 5).scores
+    assert scores.min() >= 0
+    assert scores.max() <= 1
+
+
+def test_saved_and_loaded_answers_the_same(name, fitted, tmp_path):
+    fitted(name).save(tmp_path / "model")
+    loaded = Tagger.load(tmp_path / "model", verify=True)
+    assert_same(answer(fitted(name)), answer(loaded))
+    assert loaded.get_params(deep=False).keys() == fitted(name).get_params(deep=False).keys()
+    assert loaded.system == name
+    loaded.save(tmp_path / "model")  # over the folder it is mapped from
+    assert_same(answer(fitted(name)), answer(Tagger.load(tmp_path / "model")))
+
+
+def test_same_for_any_number_of_threads(name, fitted, corpus, threads):
+    answers = []
+    for count in (1, 2, 5):
+        threads(count)
+        answers.append(answer(systems.create(name).fit(corpus)))
+    assert_same(answers[0], answers[1])
+    assert_same(answers[0], answers[2])
+
+
+def test_same_for_any_batch(name, fitted, corpus, monkeypatch):
+    whole = answer(fitted(name), corpus)
+    monkeypatch.setattr(tagger, "_BATCH", 7)
+    assert_same(whole, answer(fitted(name), corpus))
+    one = fitted(name).rank([QUERIES[0]], 5)
+    assert_same((one.ids[0], one.scores[0]), [a[0] for a in answer(fitted(name))])
+
+
+def test_same_for_the_same_seed(name, corpus):
+    first, second = (answer(systems.create(name, seed=3).fit(corpus)) for _ in range(2))
+    assert_same(first, second)
+
+
+def test_k_larger_than_the_labels(name, fitted):
+    labels = len(fitted(name).labels)
+    assert_sound(fitted(name).rank(QUERIES, labels + 50), len(QUERIES), labels)
+
+
+def test_the_first_k_do_not_depend_on_k(name, fitted):
+    np.testing.assert_array_equal(answer(fitted(name), k=3)[0], answer(fitted(name), k=9)[0][:, :3])
+
+
+def test_one_label(name):
+    fitted = systems.create(name).fit(["a cat", "a dog", "a bird"], [["pet"], ["pet"], []])
+    assert [[t.label for t in tags] for tags in fitted.tag(["a cat", ""])] == [["pet"], ["pet"]]
+
+
+def test_one_text(name):
+    fitted = systems.create(name).fit(["a cat sleeps"], [["pet", "quiet"]])
+    assert {t.label for t in fitted.tag("a cat")} == {"pet", "quiet"}
+
+
+def test_texts_without_labels_and_empty_texts_in_training(name):
+    fitted = systems.create(name).fit(["a cat", "", "no label here"], [["pet"], ["blank"], []])
+    assert_sound(fitted.rank(["a cat", ""], 2), 2, 2)
+
+
+def test_texts_of_no_known_word_only(name):
+    # nothing that a word-based featurizer could learn from
+    with_no_words = ["!!!", "?", ""]
+    try:
+        fitted = systems.create(name).fit(with_no_words, [["a"], ["b"], ["a"]])
+    except DataError as error:
+        assert "word" in str(error) or "term" in str(error)
+    else:
+        assert fitted.tag("!!!", k=1)[0].label == "a"
+
+
+def test_label_never_seen_comes_last(name, fitted):
+    ids = fitted(name).rank(["red evening gown"], 100).ids
+    assert fitted(name).labels.name(ids[0, -1]) == "never seen"
+
+
+def test_duplicate_rows(name, corpus):
+    twice = Corpus(
+        corpus.texts.to_pylist() * 2,
+        targets=csr_matrix(np.vstack([corpus.targets.toarray()] * 2)),
+        labels=corpus.labels,
+    )
+    assert_sound(systems.create(name).fit(twice).rank(QUERIES, 5), len(QUERIES), 5)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_vectors_in_place_of_texts(name, dense):
+    X = csr_matrix(np.random.default_rng(0).random((40, 12), np.float32))
+    X.data[X.data < 0.5] = 0
+    X.eliminate_zeros()
+    Y = csr_matrix(np.eye(4, dtype=np.float32)[np.arange(40) % 4])
+    if dense:
+        X = X.toarray()
+    fitted = systems.create(name).fit(X, Y)
+    assert_sound(fitted.rank(X, 3), 40, 3)
+    with pytest.raises(MegalabelError, match=r"12.*11|11.*12"):
+        fitted.rank(X[:, :11], 3)
+
+
+def test_read_only_arrays(name):
+    X = csr_matrix(np.random.default_rng(0).random((30, 8), np.float32))
+    Y = csr_matrix(np.eye(3, dtype=np.float32)[np.arange(30) % 3])
+    for matrix in (X, Y):
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            array.flags.writeable = False
+    assert_sound(systems.create(name).fit(X, Y).rank(X, 3), 30, 3)
+
+
+def test_inputs_are_left_alone(name):
+    X = csr_matrix(np.random.default_rng(0).random((30, 8), np.float32))
+    Y = csr_matrix(np.eye(3, dtype=np.float32)[np.arange(30) % 3])
+    before = X.toarray().copy(), Y.toarray().copy()
+    systems.create(name).fit(X, Y).rank(X, 3)
+    np.testing.assert_array_equal(X.toarray(), before[0])
+    np.testing.assert_array_equal(Y.toarray(), before[1])
+
+
+def test_from_several_threads_at_once(name, fitted):
+    expected = answer(fitted(name))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: answer(fitted(name)), range(16)):
+            assert_same(expected, found)
+
+
+def _answer_in_child(tagger: Tagger, results) -> None:
+    results.put([array.tolist() for array in answer(tagger)])
+
+
+def test_in_a_forked_child(name, fitted):
+    expected = answer(fitted(name))  # the parent's pool is running
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(target=_answer_in_child, args=(fitted(name), results))
+    child.start()
+    found = results.get()
+    child.join(20)
+    assert child.exitcode == 0
+    assert found == [array.tolist() for array in expected]
+
+
+SAVE_FOREVER = """
+import sys
+from megalabel.tagger import Tagger
+tagger = Tagger.load(sys.argv[1])
+print("ready", flush=True)
+while True:
+    tagger.save(sys.argv[1])
+"""
+
+
+def test_kill_during_save_leaves_a_whole_model(name, fitted, tmp_path):
+    model = tmp_path / "model"
+    fitted(name).save(model)
+    expected = answer(fitted(name))
+    wait = random.Random(0)
+    for _ in range(4):
+        saver = subprocess.Popen(
+            [sys.executable, "-c", SAVE_FOREVER, str(model)], stdout=subprocess.PIPE, text=True
+        )
+        assert saver.stdout.readline() == "ready\n"
+        time.sleep(wait.uniform(0.002, 0.05))
+        os.kill(saver.pid, signal.SIGKILL)
+        saver.communicate()
+        assert_same(expected, answer(Tagger.load(model, verify=True)))
+    fitted(name).save(model)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]  # leftovers were cleared
+
+
+def test_learning_more_or_saying_that_it_cannot(name, corpus):
+    fitted = systems.create(name).fit(corpus)
+    try:
+        fitted.partial_fit(["a purple unicorn horn"] * 5, [["unicorn", "red"]] * 5)
+    except ParameterError as error:
+        assert "cannot" in str(error)
+        return
+    assert "unicorn" in fitted.labels.names.to_pylist()
+    assert_sound(fitted.rank(QUERIES, len(corpus.labels) + 1), len(QUERIES), len(corpus.labels) + 1)
+
+
+def test_scikit_learn_tools(name, corpus):
+    from sklearn.base import clone as sklearn_clone
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    texts, Y = corpus.texts.to_pylist(), corpus.targets
+    made = systems.create(name)
+    assert sklearn_clone(made).get_params().keys() == made.get_params().keys()
+    assert not sklearn_clone(systems.create(name).fit(corpus)).fitted
+    scores = cross_val_score(made, texts, Y, cv=3)
+    assert scores.shape == (3,)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert cross_val_score(made, texts, Y, cv=3, scoring="f1_micro").shape == (3,)
+    pipeline = Pipeline([("same", FunctionTransformer()), ("tag", made)]).fit(texts, Y)
+    predicted = pipeline.predict(texts[:4])
+    assert predicted.shape == (4, Y.shape[1])
+    search = GridSearchCV(made, {"calibration_texts": [10, 100]}, cv=2).fit(texts, Y)
+    assert search.best_params_["calibration_texts"] in (10, 100)
+
+
+def test_parameters_are_kept_as_they_are(name):
+    made = systems.create(name)
+    for key, value in made.get_params(deep=False).items():
+        assert getattr(made, key) is value
+    assert repr(clone(made)) == repr(made)
+
+
+def test_asking_too_early_and_asking_wrongly(name, corpus):
+    made = systems.create(name)
+    with pytest.raises(NotFittedError, match="fit"):
+        made.tag("a text")
+    with pytest.raises(ParameterError, match="no_such"):
+        systems.create(name, no_such=1)
+    with pytest.raises(DataError, match="no text"):
+        made.fit([], [])
+    with pytest.raises(DataError, match="no labels"):
+        made.fit(["a text"], [[]])
+    with pytest.raises(DataError, match="label"):
+        made.fit(["a text"])
+    with pytest.raises(MegalabelError, match=r"2.*1|1.*2"):
+        made.fit(["a text", "another"], [["a"]])
+
+
+def test_evaluates_labels_it_does_not_know(name, fitted, corpus):
+    other = Corpus(
+        ["red evening gown"] * 2,
+        targets=[["red"], ["brand new"]],
+        labels=LabelSet(["brand new", "red"]),
+    )
+    values = fitted(name).evaluate(other)
+    assert 0 <= values["P@1"] <= 0.5
+
+
+def test_plan_says_what_a_fit_costs(name, corpus):
+    plan = systems.get(name).plan(systems.create(name), corpus)
+    assert plan.fits
+    assert plan.memory > 0
+    assert plan.disk > 0
+    assert plan.seconds >= 0

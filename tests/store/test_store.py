@@ -1,0 +1,340 @@
+"""The model folder: what is kept, and what happens to folders that were tampered with."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix, random
+
+from megalabel import store, systems
+from megalabel.base import Component
+from megalabel.data import LabelSet
+from megalabel.errors import MegalabelError, StoreError
+from megalabel.features import Precomputed
+from megalabel.linear import Prior
+from megalabel.store.encoding import Decoder, Encoder
+from megalabel.store.folder import MANIFEST
+from megalabel.tagger import Tagger
+
+
+def round_trip(value):
+    files = {}
+
+    def put(name, array):
+        files[name] = array
+        return name
+
+    encoded = json.loads(json.dumps(Encoder(put).value(value, "value")))
+    return Decoder(lambda file, dtype, shape: files[file]).value(encoded)
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.text().filter(lambda k: k[:1] != "$"), inner)
+        ),
+    )
+)
+def test_plain_values_come_back(value):
+    assert round_trip(value) == value
+
+
+@given(st.lists(st.text()))
+def test_strings_come_back(values):
+    column = pa.array(values, pa.large_string())
+    assert round_trip(column).equals(column)
+    assert round_trip(column[1:]).equals(column[1:])
+
+
+def test_arrays_matrices_and_label_sets_come_back():
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(round_trip(array), array)
+    matrix = random(5, 7, 0.4, format="csr", dtype=np.float32, random_state=0)
+    assert (round_trip(matrix) != matrix).nnz == 0
+    labels = LabelSet(["a", "b"], ["A", "B"], ["the a", "the b"])
+    back = round_trip(labels)
+    assert back == labels
+    assert back.names.equals(labels.names)
+    assert back.texts.equals(labels.texts)
+    assert round_trip(LabelSet(["a"])).texts is None
+
+
+@pytest.mark.parametrize(
+    "value", [object(), float("nan"), {"$x": 1}, {1: 2}, np.array(["a"]), {1, 2}]
+)
+def test_what_cannot_be_saved_is_refused(value):
+    with pytest.raises(StoreError, match="cannot be saved"):
+        round_trip(value)
+
+
+class Foreign(Component):
+    """A component from outside."""
+
+
+def test_only_own_classes():
+    with pytest.raises(StoreError, match="Foreign"):
+        round_trip(Foreign())
+    for name in (
+        "os.system",
+        "tagger.os",
+        "store.save",
+        "features.Tfidf.fit",
+        "tagger.",
+        "",
+        5,
+        None,
+    ):
+        with pytest.raises(StoreError, match="unknown class"):
+            Decoder(lambda *_: None).component(
+                {"$component": name, "parameters": {}, "learned": {}}
+            )
+
+
+@pytest.fixture(scope="module")
+def model(corpus, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("store") / "model"
+    systems.create("knn").fit(corpus).save(folder)
+    return folder
+
+
+def copy_of(model: Path, where: Path) -> Path:
+    """The same folder with files of its own."""
+    where.mkdir(parents=True)
+    for file in model.iterdir():
+        (where / file.name).write_bytes(file.read_bytes())
+    return where
+
+
+def test_the_manifest_says_what_a_person_asks(model):
+    about = store.about(model)
+    assert about["class"] == "tagger.Tagger"
+    assert about["system"] == "knn"
+    assert about["labels"] == 10
+    assert about["features"] > 0
+    assert about["provenance"]["corpus"]["texts"] == 300
+    assert 0 <= about["metrics"]["P@1"] <= 1
+    assert about["parameters"]["classifier"]["$component"] == "retrieval.NearestNeighbours"
+
+
+def test_one_part_alone(model):
+    features = store.load(model, part="features")
+    whole = Tagger.load(model)
+    assert (features.transform(["red gown"]) != whole.features_.transform(["red gown"])).nnz == 0
+    with pytest.raises(StoreError, match="no part 'nothing'"):
+        store.load(model, part="nothing")
+
+
+def test_arrays_are_mapped_and_read_only(model):
+    arrays = [
+        v
+        for v in store.load(model, part="classifier").learned().values()
+        if isinstance(v, np.ndarray)
+    ]
+    assert any(isinstance(a.base, np.memmap) for a in arrays)
+    assert not any(a.flags.writeable for a in arrays if a.size)
+
+
+def test_missing_and_strange_folders(model, tmp_path):
+    with pytest.raises(StoreError, match="no model folder"):
+        store.load(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"has no megalabel\.json"):
+        store.load(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match="not a model folder"):
+        Tagger.load(model).save(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_newer_format_says_so(model, tmp_path):
+    folder = copy_of(model, tmp_path / "m")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["format"] = 99
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="upgrade"):
+        store.load(folder)
+
+
+def test_links_and_missing_files_are_refused(model, tmp_path):
+    folder = copy_of(model, tmp_path / "m")
+    array = next(f for f in folder.iterdir() if f.suffix == ".npy")
+    target = tmp_path / "elsewhere.npy"
+    array.rename(target)
+    with pytest.raises(StoreError, match="missing"):
+        store.load(folder)
+    array.symlink_to(target)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.load(folder)
+    array.unlink()
+    os.mkfifo(array)
+    with pytest.raises(StoreError, match="not a plain file"):
+        store.load(folder)
+
+
+def reseal(folder: Path, manifest: dict) -> None:
+    """What a malicious author would do: make every checksum right again."""
+    manifest.pop("sha256", None)
+    for name, entry in manifest["files"].items():
+        if (folder / name).is_file():
+            entry |= {
+                "bytes": (folder / name).stat().st_size,
+                "sha256": store.checksum(folder / name),
+            }
+    manifest["sha256"] = store._seal(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def use(folder: Path) -> None:
+    """Load and use a model; any megalabel error or ValueError will do, a crash will not."""
+    try:
+        tagger = Tagger.load(folder)
+        tagger.tag(["red evening gown", "", "blue kettle water"], k=4)
+        tagger.rank(["seat oak"], k=200)
+    except (MegalabelError, ValueError):
+        pass
+
+
+tampering = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@tampering
+@given(data=st.data())
+def test_flipped_bytes_are_noticed(model, tmp_path_factory, data):
+    folder = copy_of(model, tmp_path_factory.mktemp("flip") / "m")
+    file = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    content = bytearray(file.read_bytes())
+    where = data.draw(st.integers(0, len(content) - 1))
+    content[where] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(bytes(content))
+    try:
+        store.load(folder)
+    except StoreError:
+        return
+    # white space in the manifest is the one thing that may change
+    assert file.name == MANIFEST
+    assert json.loads(bytes(content)) == json.loads((model / MANIFEST).read_bytes())
+
+
+@tampering
+@given(data=st.data())
+def test_tampered_and_sealed_again_never_crashes(model, tmp_path_factory, data):
+    folder = copy_of(model, tmp_path_factory.mktemp("tamper") / "m")
+    arrays = sorted(f for f in folder.iterdir() if f.suffix == ".npy")
+    for _ in range(data.draw(st.integers(1, 3))):
+        kind = data.draw(st.sampled_from(["flip", "extreme", "cut", "swap", "random"]))
+        file = data.draw(st.sampled_from(arrays))
+        content = bytearray(file.read_bytes())
+        body = 128  # where the numbers of a .npy file begin
+        where = data.draw(st.integers(body, max(body, len(content) - 1)))
+        if kind == "flip" and where < len(content):
+            content[where] ^= data.draw(st.integers(1, 255))
+        elif kind == "extreme":
+            width = data.draw(st.sampled_from([4, 8]))
+            at = body + (where - body) // width * width
+            if at + width <= len(content):
+                content[at : at + width] = data.draw(
+                    st.sampled_from(
+                        [b"\xff" * width, b"\xff" * (width - 1) + b"\x7f", b"\x00" * width]
+                    )
+                )
+        elif kind == "cut":
+            content = content[: data.draw(st.integers(0, len(content)))]
+        elif kind == "swap":
+            other = data.draw(st.sampled_from(arrays))
+            content, swapped = bytearray(other.read_bytes()), bytes(content)
+            other.write_bytes(swapped)
+        else:
+            noise = np.random.default_rng(where).bytes(len(content) - body)
+            content[body:] = noise
+        file.write_bytes(bytes(content))
+    reseal(folder, json.loads((folder / MANIFEST).read_text()))
+    use(folder)
+
+
+@tampering
+@given(data=st.data())
+def test_a_manifest_that_lies_never_crashes(model, tmp_path_factory, data):
+    folder = copy_of(model, tmp_path_factory.mktemp("lie") / "m")
+    manifest = json.loads((folder / MANIFEST).read_text())
+
+    def places(value, path=()):
+        yield path
+        if isinstance(value, dict | list):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, inner in items:
+                yield from places(inner, (*path, key))
+
+    path = data.draw(st.sampled_from([p for p in places(manifest) if p]))
+    lie = data.draw(
+        st.sampled_from(
+            [None, -1, 0, 1, 2**31, 2**63, 1.5, "", "x", "/etc/passwd", [], {}, [1], True]
+        )
+    )
+    inner = manifest
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = lie
+    if isinstance(manifest.get("files"), dict) and all(
+        isinstance(e, dict) for e in manifest["files"].values()
+    ):
+        reseal(folder, manifest)
+    use(folder)
+
+
+def test_a_large_model_opens_at_once(tmp_path):
+    """The time to open does not grow with the size: half a gigabyte that is never read."""
+    prior = Prior().fit(csr_matrix((1, 1)), csr_matrix((1, 3)))
+    prior.weights_ = np.zeros(2, np.float32)
+    store.save(prior, tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / MANIFEST).read_text())
+    big = tmp_path / "m" / "weights_.npy"
+    count = 1_300_000_000  # five gigabytes, as a hole in the file
+    header = np.lib.format.open_memmap(big, "w+", np.float32, (count,))
+    del header
+    manifest["learned"]["weights_"]["shape"] = [count]
+    manifest["files"]["weights_.npy"]["bytes"] = big.stat().st_size
+    manifest.pop("sha256")
+    manifest["sha256"] = store._seal(manifest)
+    (tmp_path / "m" / MANIFEST).write_text(json.dumps(manifest))
+    best = 9.0
+    for _ in range(3):
+        started = time.perf_counter()
+        loaded = store.load(tmp_path / "m")
+        best = min(best, time.perf_counter() - started)
+    assert loaded.weights_.shape == (count,)
+    assert best < 0.1
+
+
+def test_a_full_disk_leaves_the_old_model(model, tmp_path, monkeypatch):
+    folder = copy_of(model, tmp_path / "m")
+    before = (folder / MANIFEST).read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    tagger = Tagger.load(folder)
+    monkeypatch.setattr(store, "write_array", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        tagger.save(folder)
+    assert (folder / MANIFEST).read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_components_without_texts(tmp_path):
+    features = Precomputed().fit(np.ones((2, 3), np.float32))
+    store.save(features, tmp_path / "f")
+    assert store.load(tmp_path / "f").n_features == 3
