@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Until that step the old folder is untouched; whatever goes wrong, it stays. Folders left by
     processes that were killed are cleared away.
     """
-    path = Path(os.path.abspath(path))
+    path = Path(os.path.realpath(path))
     if (
         path.exists()
         and not (path / MANIFEST).is_file()
@@ -62,8 +62,18 @@ def replacing(path: Path) -> Iterator[Path]:
 def _clear_leftovers(path: Path) -> None:
     for left in path.parent.glob(f".{path.name}.saving-*"):
         owner = left.name.rsplit("-", 2)[1]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+        if owner.isdigit() and not _alive(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _exchange(fresh: Path, path: Path) -> None:

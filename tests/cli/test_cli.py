@@ -1,0 +1,207 @@
+"""The command line as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from megalabel import data
+
+
+def megalabel(*args, stdin="", code=0, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "megalabel", *map(str, args)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "120"} | environment,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(corpus, tmp_path_factory):
+    """The corpus as files: a training and a test part."""
+    where = tmp_path_factory.mktemp("cli") / "things"
+    train, test = data.split(corpus, test=0.3)
+    data.write(train, where / "trn.jsonl.gz")
+    data.write(test, where / "tst.jsonl.gz")
+    return where
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    where = folder.parent / "model"
+    megalabel("train", folder, "--system", "knn", "--out", where, "--threads", 2, "--seed", 1)
+    return where
+
+
+def test_train_says_what_it_did(folder, tmp_path):
+    done = megalabel("train", folder, "--system", "knn", "--out", tmp_path / "m", "--json")
+    facts = json.loads(done.stdout)
+    assert facts["labels"] == 10
+    assert facts["texts"] > 150
+    assert facts["bytes"] > 0
+    shown = megalabel("train", folder, "--out", tmp_path / "m", "--set", "neighbours=5").stdout
+    assert "Trained" in shown
+
+
+def test_evaluate_gives_percent(model, folder):
+    values = json.loads(megalabel("evaluate", model, folder, "--json").stdout)
+    for name in ("P@1", "P@3", "P@5", "R@5", "nDCG@5", "PSP@5"):
+        assert 0 <= values[name] <= 100
+    assert values["P@1"] > 60
+    assert "P@1" in megalabel("evaluate", model, folder, "-k", "1,2").stdout
+
+
+def test_tag_a_text(model):
+    line = json.loads(megalabel("tag", model, "red evening gown", "-k", 2, "--json").stdout)
+    assert line["text"] == "red evening gown"
+    assert {tag["label"] for tag in line["labels"]} == {"red", "dress"}
+    assert all(0 <= tag["probability"] <= 1 for tag in line["labels"])
+
+
+def test_tag_lines_from_stdin_and_file(model, tmp_path):
+    lines = 'red gown\n\n{"title": "Blue", "content": "denim"}\n{not json\n'
+    out = [json.loads(x) for x in megalabel("tag", model, "-k", 1, stdin=lines).stdout.splitlines()]
+    assert [x["text"] for x in out] == ["red gown", "", "Blue denim", "{not json"]
+    (tmp_path / "texts.txt").write_text(lines)
+    assert len(megalabel("tag", model, "--file", tmp_path / "texts.txt").stdout.splitlines()) == 4
+    assert "title" in megalabel("tag", model, stdin='{"name": "x"}\n', code=3).stderr
+
+
+def test_info_of_corpus_and_model(model, folder):
+    about = json.loads(megalabel("info", folder, "--json").stdout)
+    assert set(about) == {"train", "test"}
+    assert about["train"]["labels"] == 10
+    assert "█" in megalabel("info", folder).stdout
+    about = json.loads(megalabel("info", model, "--verify", "--json").stdout)
+    assert about["system"] == "knn"
+    assert about["verified"] is True
+    assert "knn" in megalabel("info", model).stdout
+
+
+def test_convert_and_split(folder, tmp_path):
+    megalabel("convert", folder, tmp_path / "all.parquet", "--split", "train")
+    converted = data.read(tmp_path / "all.parquet")
+    assert len(converted) == len(data.read(folder, "train"))
+    counts = json.loads(
+        megalabel(
+            "split", tmp_path / "all.parquet", tmp_path / "parts", "--test", 0.5, "--json"
+        ).stdout
+    )
+    assert counts["train"] + counts["test"] == len(converted)
+    assert data.splits_of(tmp_path / "parts") == ["train", "test"]
+
+
+def test_systems_and_plan(folder):
+    names = [s["name"] for s in json.loads(megalabel("systems", "--json").stdout)]
+    assert {"knn", "prior"} <= set(names)
+    assert "neighbours" in megalabel("systems", "knn").stdout
+    plan = json.loads(megalabel("plan", folder, "--system", "knn", "--json").stdout)
+    assert plan["fits"] is True
+    assert {"memory", "disk", "seconds"} <= set(plan)
+
+
+def test_demo_leaves_something_to_look_at(tmp_path):
+    shown = megalabel("demo", "--out", tmp_path / "demo", "--texts", 1500, "--labels", 1000).stdout
+    assert "best possible" in shown
+    assert {p.name for p in (tmp_path / "demo").iterdir()} == {
+        "corpus",
+        "model",
+        "metrics.json",
+        "index.html",
+    }
+    page = (tmp_path / "demo" / "index.html").read_text()
+    assert "http" not in page  # nothing is fetched from anywhere
+    assert "P@1" in page
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["train", "{folder}", "--system", "kn", "--out", "{out}"], 2, "did you mean 'knn'"),
+        (["train", "{folder}", "--set", "neighbours=0", "--out", "{out}"], 2, "at least 1"),
+        (["train", "{folder}", "--set", "neighbors=9", "--out", "{out}"], 2, "neighbours"),
+        (["train", "{folder}", "--set", "nonsense", "--out", "{out}"], 2, "key=value"),
+        (["train", "{folder}/nowhere", "--out", "{out}"], 3, "nowhere"),
+        (["train", "{folder}"], 2, "--out"),
+        (["train", "{folder}", "--out", "{folder}"], 4, "not a model folder"),
+        (["evaluate", "{out}", "{folder}"], 4, "no model folder"),
+        (["evaluate", "{model}", "{folder}", "-k", "0"], 2, "-k"),
+        (["tag", "{model}", "--file", "{folder}/nowhere"], 3, "no such file"),
+        (["tag", "{folder}", "a text"], 4, "not a model folder"),
+        (["nothing"], 2, "nothing"),
+    ],
+)
+def test_mistakes_are_explained(args, code, message, folder, model, tmp_path):
+    places = {"folder": folder, "model": model, "out": tmp_path / "out"}
+    done = megalabel(*(a.format(**places) for a in args), code=code)
+    assert message in done.stderr
+
+
+def test_bad_lines_are_named_or_skipped(folder, tmp_path):
+    (tmp_path / "trn.jsonl").write_text(
+        '{"title": "red gown", "labels": ["red"]}\n{"title": broken\n{"title": "blue", "labels": ["blue"]}\n'
+    )
+    done = megalabel("train", tmp_path, "--out", tmp_path / "m", code=3)
+    assert "trn.jsonl, line 2" in done.stderr
+    done = megalabel("train", tmp_path, "--out", tmp_path / "m", "--skip-bad", "--json")
+    assert json.loads(done.stdout)["texts"] == 2
+    assert json.loads(done.stdout)["skipped"] == 1
+    assert "line 2" in done.stderr
+
+
+def test_interrupt_is_quick_and_quiet(model):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "megalabel", "tag", str(model)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_goes_away_is_no_error(model):
+    many = "red gown\n" * 20000
+    done = subprocess.run(
+        f"{sys.executable} -m megalabel tag {model} | head -n 1",
+        shell=True,
+        input=many,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["text"] == "red gown"
+    assert "Traceback" not in done.stderr
+
+
+def test_version_and_help():
+    assert megalabel("--version").stdout.startswith("megalabel ")
+    shown = megalabel("--help").stdout
+    for command in (
+        "train",
+        "tag",
+        "evaluate",
+        "info",
+        "convert",
+        "split",
+        "systems",
+        "plan",
+        "demo",
+    ):
+        assert command in shown
+    assert "complete" in megalabel("--help").stdout  # shell completion can be installed
