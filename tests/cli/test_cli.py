@@ -151,7 +151,8 @@ def test_mistakes_are_explained(args, code, message, folder, model, tmp_path):
 
 def test_bad_lines_are_named_or_skipped(folder, tmp_path):
     (tmp_path / "trn.jsonl").write_text(
-        '{"title": "red gown", "labels": ["red"]}\n{"title": broken\n{"title": "blue", "labels": ["blue"]}\n'
+        '{"title": "red gown", "labels": ["red"]}\n{"title": broken\n'
+        '{"title": "blue", "labels": ["blue"]}\n'
     )
     done = megalabel("train", tmp_path, "--out", tmp_path / "m", code=3)
     assert "trn.jsonl, line 2" in done.stderr
