@@ -104,13 +104,13 @@ class Isotonic(Calibrator):
         thresholds, values = learned["thresholds_"], learned["values_"]
         if len(thresholds) != len(values):
             raise ValueError(f"{len(thresholds)} thresholds_ but {len(values)} values_ of Isotonic")
-        if (np.diff(thresholds) <= 0).any():
+        if (thresholds[1:] <= thresholds[:-1]).any():
             raise ValueError("thresholds_ of Isotonic must rise")
-        if values[0] < 0 or values[-1] > 1 or (np.diff(values) < 0).any():
+        if values[0] < 0 or values[-1] > 1 or (values[1:] < values[:-1]).any():
             raise ValueError("values_ of Isotonic must be probabilities that never fall")
         super().restore(learned)
 
 
 def _finite(scores: np.ndarray) -> np.ndarray:
     """Infinite scores as the largest finite ones, between which a line can be drawn."""
-    return np.clip(scores, _FINITE.min, _FINITE.max)
+    return np.asarray(np.clip(scores, _FINITE.min, _FINITE.max))
