@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_matrix
 
 from megalabel.base import Calibrator, Check, integer
@@ -57,6 +56,8 @@ class Isotonic(Calibrator):
 
     def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
         """Learn from the top k of rows that the classifier has not seen, and their labels."""
+        from scipy.optimize import isotonic_regression  # slow to import, and not needed to apply
+
         self.check_parameters()
         top = ranking.top(self.k)
         present = top.present
