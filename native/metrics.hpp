@@ -130,15 +130,15 @@ inline std::vector<double> ranking_sums(const Ranked& ranked, const Truth& truth
 
     // A cutoff beyond the ranking's width finds no more hits, but the ideal goes on.
     const std::size_t width = std::min<std::size_t>(ranked.width, cutoffs.back());
-    std::vector<double> discount(width);
-    for (std::size_t j = 0; j < width; ++j) discount[j] = 1 / std::log2(static_cast<double>(j + 2));
     std::size_t most = 0;
     for (std::size_t row = 0; row < ranked.rows; ++row)
         most = std::max<std::size_t>(most, truth.indptr[row + 1] - truth.indptr[row]);
-    most = std::min<std::size_t>(most, cutoffs.back());
-    std::vector<double> ideal(most + 1);
-    for (std::size_t j = 0; j < most; ++j)
-        ideal[j + 1] = ideal[j] + 1 / std::log2(static_cast<double>(j + 2));
+    const std::size_t depth = std::max(width, std::min<std::size_t>(most, cutoffs.back()));
+    std::vector<double> discount(depth), ideal(depth + 1);
+    for (std::size_t j = 0; j < depth; ++j) {
+        discount[j] = 1 / std::log2(static_cast<double>(j + 2));
+        ideal[j + 1] = ideal[j] + discount[j];
+    }
 
     const std::size_t size = sum_kinds * cutoffs.size();
     const std::size_t blocks = (ranked.rows + metric_block - 1) / metric_block;

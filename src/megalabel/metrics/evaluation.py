@@ -85,9 +85,11 @@ def evaluate(
     else:
         truth = canonical(truth, "truth")
     check_truth(ranking, truth)
-    if excluded is not None and excluded.shape[1] > len(ranking.labels):
-        excluded = csr_matrix(excluded)[:, : len(ranking.labels)]  # the others are never ranked
-    ranking = ranking.without(excluded)
+    if excluded is not None:
+        excluded = csr_matrix(excluded)
+        if excluded.shape[1] > len(ranking.labels):  # labels that are never ranked
+            excluded = excluded[:, : len(ranking.labels)]
+        ranking = ranking.without(excluded)
 
     inverse = None
     if train_labels is not None or propensities is not None:
