@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "metrics.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
@@ -37,6 +38,15 @@ Out2<T> to_numpy(std::vector<T>&& values, std::size_t rows, std::size_t columns)
     return Out2<T>(kept->data(), {rows, columns}, owner);
 }
 
+template <class T>
+std::span<const T> span(const In<T>& array) {
+    return {array.data(), array.shape(0)};
+}
+
+megalabel::Ranked ranked(const In2<std::int32_t>& ids, std::int64_t labels) {
+    return {{ids.data(), ids.size()}, ids.shape(0), ids.shape(1), labels};
+}
+
 void raise_pending_signal() {
     nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -50,7 +60,8 @@ NB_MODULE(_native, m) {
     // --- threads (parallel.hpp)
     m.def("get_threads", [] { return megalabel::ThreadPool::threads().load(); });
     m.def(
-        "set_threads", [](int n) { megalabel::ThreadPool::threads().store(std::max(1, n)); }, "n"_a);
+        "set_threads", [](int n) { megalabel::ThreadPool::threads().store(std::max(1, n)); },
+        "n"_a);
     // A loop with nothing in it but time, so that tests can interrupt, fork and fail in it.
     m.def(
         "sleep_loop",
@@ -71,6 +82,34 @@ NB_MODULE(_native, m) {
     // --- nearest neighbours (inverted_index.hpp)
 
     // --- metrics (metrics.hpp)
+    m.def(
+        "ranking_hits",
+        [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, std::size_t k) {
+            std::vector<std::uint8_t> hits;
+            {
+                nb::gil_scoped_release release;
+                hits = megalabel::ranking_hits(ranked(ids, labels),
+                                               {span(indptr), span(indices), span(positive)}, k);
+            }
+            return to_numpy(std::move(hits), ids.shape(0), k);
+        },
+        "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "k"_a);
+    m.def(
+        "ranking_sums",
+        [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, In<std::int64_t> cutoffs,
+           In<double> weights) {
+            std::vector<double> sums;
+            {
+                nb::gil_scoped_release release;
+                sums = megalabel::ranking_sums(ranked(ids, labels),
+                                               {span(indptr), span(indices), span(positive)},
+                                               span(cutoffs), span(weights));
+            }
+            return to_numpy(std::move(sums), megalabel::sum_kinds, cutoffs.shape(0));
+        },
+        "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "weights"_a);
 
     // --- sparse arithmetic (sparse.hpp)
 }

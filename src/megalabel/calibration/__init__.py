@@ -1,1 +1,5 @@
 """Scores to probabilities."""
+
+from megalabel.calibration.isotonic import Isotonic
+
+__all__ = ["Isotonic"]

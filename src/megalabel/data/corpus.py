@@ -21,8 +21,7 @@ def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
             raise ShapeError(f"{what} must have two dimensions, not shape {matrix.shape}")
     result = csr_matrix(matrix, dtype=np.float32)
     if not result.has_canonical_format:
-        if result is matrix:
-            result = result.copy()
+        result = result.copy()  # sorting works in place, and the arrays may be the caller's
         result.sum_duplicates()
     if not np.isfinite(result.data).all():
         row = int(

@@ -1,1 +1,5 @@
 """Probabilities to label sets."""
+
+from megalabel.decision.topk import TopK
+
+__all__ = ["TopK"]

@@ -1,0 +1,316 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from megalabel import _native, get_threads, set_threads
+from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.errors import DataError, ParameterError, ShapeError
+from megalabel.labels import jpv
+from megalabel.metrics import evaluate
+
+
+def ranked(lists, n_labels, width=None):
+    """A ranking of lists of labels, padded to a common width."""
+    width = max(map(len, lists)) if width is None else width
+    ids = np.full((len(lists), width), n_labels)
+    scores = np.full((len(lists), width), -np.inf)
+    for i, row in enumerate(lists):
+        ids[i, : len(row)] = row
+        scores[i, : len(row)] = -np.arange(len(row))
+    return Ranking(ids, scores, LabelSet.numbered(n_labels))
+
+
+def matrix(sets, width):
+    y = np.zeros((len(sets), width))
+    for i, row in enumerate(sets):
+        y[i, list(row)] = 1
+    return csr_matrix(y)
+
+
+def slow(lists, sets, ks, inverse):
+    """The definitions, word for word."""
+    n, values = len(lists), {}
+    for k in ks:
+        p = r = ndcg = gained = attainable = 0.0
+        for ranked_labels, truth in zip(lists, sets, strict=True):
+            top = ranked_labels[:k]
+            hits = [label in truth for label in top]
+            p += sum(hits) / k
+            r += sum(hits) / len(truth) if truth else 0
+            dcg = sum(hit / math.log2(j + 2) for j, hit in enumerate(hits))
+            ideal = sum(1 / math.log2(j + 2) for j in range(min(k, len(truth))))
+            ndcg += dcg / ideal if truth else 0
+            gained += sum(inverse[label] for label in top if label in truth)
+            attainable += sum(sorted((inverse[label] for label in truth), reverse=True)[:k])
+        values |= {f"P@{k}": p / n, f"R@{k}": r / n, f"nDCG@{k}": ndcg / n}
+        values[f"PSP@{k}"] = gained / attainable if attainable else 0.0
+        values[f"PSP-raw@{k}"] = gained / k / n
+    return values
+
+
+def test_published_toy():
+    ranking = ranked([[0, 2, 1], [0, 1, 2]], 3)
+    truth = matrix([{0, 1}, {2}], 3)
+    found = evaluate(ranking, truth, propensities=[1, 1 / 2, 1 / 10], k=(1, 2, 3))
+    expected = {
+        "P": (0.5, 0.25, 0.5),
+        "R": (0.25, 0.25, 1),
+        "nDCG": (0.5, 0.5 / (1 + 1 / math.log2(3)), None),
+        "PSP": (1 / 12, 1 / 13, 1),
+        "PSP-raw": (0.5, 0.25, 13 / 6),
+    }
+    for name, values in expected.items():
+        for k, value in enumerate(values, start=1):
+            if value is not None:
+                assert found[f"{name}@{k}"] == pytest.approx(value, abs=1e-12)
+    assert found["nDCG@2"] == pytest.approx(0.3066, abs=1e-4)
+    assert found["nDCG@3"] == pytest.approx(0.7099, abs=1e-4)
+
+
+@st.composite
+def cases(draw):
+    known = draw(st.integers(1, 12))
+    width = known + draw(st.integers(0, 3))
+    rows = draw(st.integers(1, 8))
+    lists = [draw(st.permutations(range(known)))[: draw(st.integers(0, 8))] for _ in range(rows)]
+    sets = [draw(st.sets(st.integers(0, width - 1))) for _ in range(rows)]
+    inverse = draw(st.lists(st.floats(1, 50), min_size=width, max_size=width))
+    ks = draw(st.lists(st.integers(1, 15), min_size=1, max_size=4))
+    return lists, sets, known, width, inverse, ks
+
+
+@given(cases())
+@settings(max_examples=300, deadline=None)
+def test_agrees_with_the_definitions(case):
+    lists, sets, known, width, inverse, ks = case
+    found = evaluate(
+        ranked(lists, known), matrix(sets, width), propensities=1 / np.array(inverse), k=ks
+    )
+    expected = slow(lists, sets, ks, inverse)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+
+
+def large(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    lists = [rng.permutation(40)[:20].tolist() for _ in range(rows)]
+    sets = [set(rng.integers(0, 40, rng.integers(0, 7)).tolist()) for _ in range(rows)]
+    return lists, sets
+
+
+def test_many_rows_agree_with_the_definitions():
+    lists, sets = large(10_000)
+    p = jpv(np.arange(40), 1000)
+    found = evaluate(ranked(lists, 40), matrix(sets, 40), propensities=p, k=(1, 5, 10))
+    for name, value in slow(lists, sets, (1, 5, 10), 1 / p).items():
+        assert found[name] == pytest.approx(value, rel=1e-12)
+
+
+def test_threads_do_not_change_a_bit():
+    lists, sets = large(20_000)
+    ranking, truth = ranked(lists, 40), matrix(sets, 40)
+    threads, seen = get_threads(), []
+    try:
+        for count in (1, 2, 5):
+            set_threads(count)
+            seen.append(evaluate(ranking, truth, train_labels=truth, k=(1, 3, 5, 20)).to_dict())
+    finally:
+        set_threads(threads)
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_a_perfect_ranking_is_exactly_one():
+    lists = [[3, 1, 2], [0], []]
+    truth = matrix([{3, 1, 2}, {0}, set()], 4)[:2]
+    found = evaluate(ranked(lists, 4)[:2], truth, train_labels=truth, k=3)
+    assert found["R@3"] == found["nDCG@3"] == found["PSP@3"] == 1
+    assert found["P@3"] == pytest.approx(4 / 6)
+
+
+def test_rows_without_labels_count_as_zero():
+    found = evaluate(ranked([[0], [0]], 1), matrix([{0}, set()], 1), k=1)
+    assert found.to_dict() == {"P@1": 0.5, "R@1": 0.5, "nDCG@1": 0.5, "rows": 2}
+
+
+def test_no_labels_at_all_give_zero():
+    found = evaluate(ranked([[0]], 2), matrix([set()], 2), propensities=[0.5, 0.5], k=1)
+    assert set(found.values()) == {0}
+
+
+def test_fewer_columns_than_k_still_divide_by_k():
+    assert evaluate(ranked([[0]], 3), matrix([{0}], 3), k=5)["P@5"] == pytest.approx(1 / 5)
+
+
+def test_a_ranking_without_columns():
+    found = evaluate(ranked([[], []], 3, width=0), matrix([{0}, {1}], 3), k=1)
+    assert set(found.values()) == {0}
+
+
+def test_padding_never_hits_a_label_of_its_number():
+    # label 2 is unknown to the ranking, whose padding is the number 2
+    found = evaluate(ranked([[0], []], 2, width=3), matrix([{2}, {2}], 3), k=(1, 3))
+    assert set(found.values()) == {0}
+
+
+def test_unknown_labels_count_but_cannot_be_hit():
+    found = evaluate(ranked([[0, 1]], 2), matrix([{0, 3}], 4), train_labels=([5, 5], 10), k=2)
+    assert found["R@2"] == 0.5
+    inverse = 1 / jpv([5, 0], 10)
+    assert found["PSP@2"] == pytest.approx(inverse[0] / inverse.sum(), rel=1e-12)
+
+
+def test_relevance_above_zero_is_positive():
+    truth = csr_matrix(([0.2, 0.0, -1.0], [0, 1, 2], [0, 3]), shape=(1, 3))
+    found = evaluate(ranked([[0, 1, 2]], 3), truth, k=3)
+    assert found["P@3"] == pytest.approx(1 / 3)
+    assert found["R@3"] == 1
+
+
+def test_equal_scores_keep_the_order_of_the_ranking():
+    ranking = Ranking([[1, 0]], [[0.5, 0.5]], LabelSet.numbered(2))
+    assert evaluate(ranking, matrix([{1}], 2), k=1)["P@1"] == 1
+    assert evaluate(ranking, matrix([{0}], 2), k=1)["P@1"] == 0
+
+
+def test_unsorted_and_doubled_cells_are_one_label():
+    truth = csr_matrix(
+        (np.ones(3, np.float32), np.array([2, 0, 2], np.int32), np.array([0, 3], np.int32)),
+        shape=(1, 3),
+    )
+    assert evaluate(ranked([[2, 1]], 3), truth, k=2)["R@2"] == 0.5
+    assert truth.indices.tolist() == [2, 0, 2]
+
+
+def test_excluded_cells_leave_the_ranking_but_not_the_truth():
+    ranking, truth = ranked([[0, 1, 2]], 3), matrix([{0, 1}], 3)
+    found = evaluate(ranking, truth, excluded=matrix([{0}], 3), k=(1, 3))
+    assert found["P@1"] == 1  # label 1 moves up
+    assert found["R@3"] == 0.5  # label 0 is still wanted
+    wide = evaluate(ranking, matrix([{0, 1}], 5), excluded=matrix([{0, 4}], 5), k=(1, 3))
+    assert wide["P@1"] == 1
+
+
+def test_train_labels_in_any_form_agree():
+    ranking, truth = ranked([[0, 1], [1, 0]], 2), matrix([{0}, {0, 1}], 2)
+    train = matrix([{0}, {0}, {1}, set(), {0}], 2)
+    corpus = Corpus(features=np.zeros((5, 1)), targets=train)
+    expected = evaluate(ranking, truth, propensities=jpv([3, 1], 5)).to_dict()
+    for form in (train, corpus, ([3, 1], 5)):
+        assert evaluate(ranking, truth, train_labels=form).to_dict() == expected
+
+
+def test_corpora_are_aligned_by_label_ids():
+    ranking = Ranking([[0, 1], [1, 0]], [[2, 1], [2, 1]], LabelSet(["cat", "dog"]))
+    test = Corpus(["x", "y"], targets=[["dog", "ant"], ["dog"]])
+    train = Corpus(["a", "b", "c"], targets=[["dog", "cat"], ["bee", "dog"], ["ant"]])
+    found = evaluate(ranking, test, train_labels=train, k=(1, 2))
+    assert found["P@1"] == 0.5
+    assert found["R@2"] == 0.75
+    inverse = {name: 1 / jpv([count], 3)[0] for name, count in {"dog": 2, "ant": 1}.items()}
+    attainable = inverse["dog"] * 2 + inverse["ant"]
+    assert found["PSP@2"] == pytest.approx(2 * inverse["dog"] / attainable, rel=1e-12)
+
+
+def test_aligning_leaves_the_corpus_as_it_was():
+    corpus = Corpus(["x"], targets=csr_matrix([[1.0, 5.0]]), labels=LabelSet(["cat", "dog"]))
+    evaluate(Ranking([[0]], [[1]], LabelSet(["dog", "cat"])), corpus, k=1)
+    assert corpus.targets.toarray().tolist() == [[1, 5]]
+
+
+def test_the_excluded_cells_of_a_corpus_are_used():
+    labels = LabelSet(["cat", "dog"])
+    corpus = Corpus(
+        ["x"], targets=[["ant", "cat"]], excluded=csr_matrix([[0, 0, 1]]),
+        labels=LabelSet(["ant", "cat", "dog"]),
+    )  # fmt: skip
+    ranking = Ranking([[1, 0]], [[2, 1]], labels)
+    assert evaluate(ranking, corpus, k=1)["P@1"] == 1
+    nothing = csr_matrix((1, 2))
+    assert evaluate(ranking, corpus, excluded=nothing, k=1)["P@1"] == 0
+
+
+def test_calibration_error_only_on_request():
+    ranking = Ranking(
+        [[0, 1, 2], [0, 1, 2]], [[0.9, 0.9, 0.6], [0.9, 0.9, 0.6]], LabelSet.numbered(3)
+    )
+    truth = matrix([{0, 1, 2}, {0}], 3)  # hits at .9: 1, 1, 1, 0; at .6: 1, 0
+    assert "ECE@3" not in evaluate(ranking, truth)
+    found = evaluate(ranking, truth, probabilities=True, k=(1, 3, 9))
+    assert found["ECE@1"] == pytest.approx(0.1, abs=1e-7)
+    assert found["ECE@3"] == pytest.approx(0.8 / 6, abs=1e-7)
+    assert found["ECE@9"] == found["ECE@3"]
+
+
+@pytest.mark.parametrize("k", [0, -1, [], [1, 0], 2.5, "5", None])
+def test_bad_cutoffs(k):
+    with pytest.raises(ParameterError, match="k must be"):
+        evaluate(ranked([[0]], 1), matrix([{0}], 1), k=k)
+
+
+def test_cutoffs_may_be_given_in_any_order():
+    found = evaluate(ranked([[0]], 1), matrix([{0}], 1), k=(5, 1, 5))
+    assert [name for name in found if name.startswith("P")] == ["P@1", "P@5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"propensities": [0.5]}, ShapeError, r"\(1,\).*\(2, 2\)"),
+        ({"propensities": [0.5, 0]}, ParameterError, "above 0"),
+        ({"propensities": [0.5, np.nan]}, ParameterError, "above 0"),
+        ({"propensities": [1, 1], "train_labels": ([1, 1], 2)}, ParameterError, "not both"),
+        ({"train_labels": ([1], 2)}, ShapeError, r"\(1,\).*2 and the truth 2"),
+        ({"train_labels": csr_matrix((4, 3))}, ShapeError, r"\(3,\)"),
+        ({"train_labels": ([1, 3], 2)}, ParameterError, "from 0 to n = 2"),
+        ({"excluded": csr_matrix(np.ones((1, 2)))}, ShapeError, r"\(1, 2\).*\(2, 2\)"),
+        ({"probabilities": True}, DataError, "not probabilities"),
+    ],
+)
+def test_bad_options_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(ranked([[0, 1], [0, 1]], 2), matrix([{0}, {1}], 2), **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 3), (2, 2)])
+def test_a_truth_of_another_shape_names_both(shape):
+    with pytest.raises(ShapeError, match=rf"\({shape[0]}, {shape[1]}\).*\(2, 3\)"):
+        evaluate(ranked([[0], [1]], 3), csr_matrix(shape))
+
+
+def test_no_rows():
+    with pytest.raises(DataError, match="no rows"):
+        evaluate(ranked([[0]], 2)[:0], csr_matrix((0, 2)))
+
+
+def test_truth_that_is_not_a_number():
+    with pytest.raises(DataError, match="row 0"):
+        evaluate(ranked([[0]], 2), csr_matrix([[np.nan, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "cutoffs", "weights"),
+    [
+        ([0, 2], [0, 1], [1], []),  # a row too few
+        ([0, 3, 2], [0, 1], [1], []),  # falls
+        ([-1, 1, 2], [0, 1], [1], []),
+        ([0, 1, 9], [0, 1], [1], []),  # beyond the columns
+        ([0, 2, 2], [1, 0], [1], []),  # not sorted
+        ([0, 2, 2], [0, 7], [1], [1.0, 1.0]),  # a label without a weight
+        ([0, 2, 2], [-1, 0], [1], [1.0, 1.0]),
+        ([0, 2, 2], [0, 1], [1], [1.0]),
+        ([0, 2, 2], [0, 1], [], []),
+        ([0, 2, 2], [0, 1], [0], []),
+        ([0, 2, 2], [0, 1], [2, 2], []),
+    ],
+)
+def test_the_kernel_refuses_arrays_that_lie(indptr, indices, cutoffs, weights):
+    with pytest.raises(ValueError, match=r"truth|weights|cutoffs"):
+        _native.ranking_sums(
+            np.zeros((2, 1), np.int32), 2, np.array(indptr), np.array(indices, np.int32),
+            np.ones(len(indices), np.uint8), np.array(cutoffs, np.int64), np.array(weights, float),
+        )  # fmt: skip
