@@ -6,11 +6,11 @@ For each split, `X.trn.npz` holds the features and/or `X.trn.txt` the texts, `Y.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from megalabel.data.corpus import Corpus
@@ -70,8 +70,11 @@ def read_pecos(folder: str | Path, split: str, problems: Problems) -> Corpus:
         )
     features = _matrix(features_file, problems, bad) if features_file.is_file() else None
     texts = _lines(texts_file, problems, bad) if texts_file.is_file() else None
-    for file, rows in ((features_file, features), (texts_file, texts)):
-        count = None if rows is None else len(rows) if isinstance(rows, list) else rows.shape[0]
+    counts = {
+        features_file: None if features is None else features.shape[0],
+        texts_file: None if texts is None else len(texts),
+    }
+    for file, count in counts.items():
         if count not in (None, targets.shape[0]):
             raise DataError(
                 f"expected {targets.shape[0]} rows as in {targets_file.name}, found {count}",
@@ -193,7 +196,7 @@ def _labels(file: Path, count: int) -> LabelSet:
     return LabelSet(LabelSet.numbered(count).ids, names)
 
 
-def _joined(lines: Iterable[pa.Scalar]) -> bytes:
+def _joined(lines: pa.LargeStringArray) -> bytes:
     """One string a line; what would break a line becomes a blank."""
-    texts = (str(line).replace("\r", " ").replace("\n", " ") for line in lines)
-    return "".join(f"{text}\n" for text in texts).encode()
+    lines = pc.replace_substring_regex(lines, "[\r\n]", " ")
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
