@@ -50,7 +50,7 @@ void raise_pending_signal() {
 
 NB_MODULE(_native, m) {
     megalabel::check_signals = raise_pending_signal;
-    megalabel::signal_thread = static_cast<pthread_t>(nb::cast<unsigned long>(
+    megalabel::signal_thread = reinterpret_cast<pthread_t>(nb::cast<unsigned long>(
         nb::module_::import_("threading").attr("main_thread")().attr("ident")));
     megalabel::ThreadPool::threads();  // a bad MEGALABEL_THREADS is told on import
 
@@ -102,7 +102,7 @@ NB_MODULE(_native, m) {
                 to_numpy(std::move(rows.values)), rows.bad, problems);
         },
         "text"_a, "svmlight"_a, "features"_a, "labels"_a, "first_line"_a, "keep"_a,
-        "piece_bytes"_a = std::size_t{1} << 20);
+        "piece_bytes"_a = megalabel::sparse_text::Options{}.piece_bytes);
     m.def(
         "format_sparse_text",
         [](In<std::int64_t> target_indptr, In<std::int32_t> target_indices,

@@ -166,7 +166,7 @@ class Piece {
 
     void parse(const Options& options) {
         options_ = &options;
-        // The most there can be: "0:0 " is four bytes, "0," two. Untouched memory costs nothing.
+        // The most there can be, for "0:0 " is four bytes. Untouched memory costs nothing.
         features_.resize(static_cast<std::size_t>(end_ - begin_) / 4 + 1);
         feature_ = features_.data();
         for (const char* p = begin_; p < end_; ++lines) {

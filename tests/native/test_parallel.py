@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from megalabel._native import get_threads, set_threads, sleep_loop
+from megalabel import _native, get_threads, set_threads
+
+sleep_loop = _native.sleep_loop
 
 
 @pytest.fixture(autouse=True)
@@ -134,17 +136,18 @@ def test_ctrl_c_stops_a_loop(threads):
 
 
 def test_a_signal_is_handled_while_the_caller_waits_for_helpers():
-    # One piece of each thread, so that after its own the caller has nothing to do but to wait.
+    # Either thread may take the third piece; when it is the helper, the caller only waits.
     code = """
 import signal, time
 from megalabel._native import set_threads, sleep_loop
 set_threads(2)
-handled = []
-signal.signal(signal.SIGALRM, lambda *_: handled.append(time.monotonic()))
-signal.setitimer(signal.ITIMER_REAL, 0.3)
-start = time.monotonic()
-sleep_loop(3, 0.25)
-print(len(handled) == 1 and handled[0] - start < 0.45)
+delays = [1.0]
+signal.signal(signal.SIGALRM, lambda *_: delays.append(time.monotonic() - start))
+while len(delays) < 20 and min(delays) > 0.45:
+    start = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    sleep_loop(3, 0.25)
+print(min(delays) < 0.45)
 """
     assert output(code) == (0, "True", "")
 
