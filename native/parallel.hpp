@@ -4,23 +4,30 @@
 // The calling thread works too, and between its pieces it lets Python handle signals, so Ctrl-C
 // stops a loop within one piece. The first exception thrown by any piece cancels the rest and is
 // rethrown to the caller. A forked child starts with a fresh pool. Thread-safe; calls made from
-// inside a body run inline.
+// inside a body run inline, in the same pieces.
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
-#include <vector>
+#include <utility>
 
 // Kernels marked MEGALABEL_CLONES are compiled for several instruction sets; the loader picks.
 #if defined(__x86_64__) && defined(__gnu_linux__)
@@ -31,22 +38,54 @@
 
 namespace megalabel {
 
-// Set by the bindings: throws if Python has a pending signal. Called without the GIL.
-inline std::function<void()> check_signals = [] {};
+// Set by the bindings: throws if Python has a pending signal. Called without the GIL, and only on
+// signal_thread: no other thread may handle signals, and one that asks for the GIL while the
+// interpreter is shutting down is ended on the spot. Plain values, which outlive static
+// destructors.
+inline void (*check_signals)() = [] {};
+inline std::atomic<pthread_t> signal_thread{pthread_self()};
+
+// The processors this process may run on: fewer than the machine's under taskset or in a container.
+inline int available_processors() {
+#ifdef __linux__
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// MEGALABEL_THREADS where it is set, otherwise one thread a processor.
+inline int initial_threads() {
+    const char* wanted = std::getenv("MEGALABEL_THREADS");
+    if (wanted == nullptr || *wanted == '\0') return available_processors();
+    std::string_view text(wanted);
+    int count = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc{} || end != text.data() + text.size() || count < 1)
+        throw std::invalid_argument(
+            "MEGALABEL_THREADS must be a whole number of at least 1, not '" + std::string(text) +
+            "'");
+    return count;
+}
 
 class ThreadPool {
   public:
     static ThreadPool& instance() {
-        static std::once_flag registered;
-        std::call_once(registered, [] { pthread_atfork(nullptr, nullptr, forget); });
-        std::lock_guard lock(instance_mutex());
-        auto*& pool = pointer();
-        if (pool == nullptr) pool = new ThreadPool;
-        return *pool;
+        std::lock_guard lock(instance_mutex_);
+        if (instance_ == nullptr) instance_ = new ThreadPool;
+        return *instance_;
+    }
+
+    // In a forked child the workers are gone and the locks may be held: start anew.
+    static void forget() {
+        new (&instance_mutex_) std::mutex;
+        instance_ = nullptr;
+        inside_body() = false;
+        signal_thread = pthread_self();  // the thread that forked is Python's main thread now
     }
 
     static std::atomic<int>& threads() {
-        static std::atomic<int> count{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+        static std::atomic<int> count{initial_threads()};
         return count;
     }
 
@@ -88,23 +127,27 @@ class ThreadPool {
     void run(const std::shared_ptr<Job>& job, int helpers) {
         {
             std::lock_guard lock(mutex_);
-            while (static_cast<int>(workers_.size()) < helpers) {
-                workers_.emplace_back([this] { work(); }).detach();
-            }
-            for (int i = 0; i < helpers; ++i) queue_.push_back(job);
+            hire(helpers);
+            queue_.insert(queue_.end(), static_cast<std::size_t>(helpers), job);
         }
         wake_.notify_all();
-        inside_body() = true;
-        auto checked = std::chrono::steady_clock::now();
-        while (job->step()) {
-            auto now = std::chrono::steady_clock::now();
-            if (now - checked < std::chrono::milliseconds(50)) continue;
-            checked = now;
+        const bool signals = pthread_equal(pthread_self(), signal_thread);
+        constexpr auto patience = std::chrono::milliseconds(50);
+        auto handle_signals = [&] {
+            if (!signals) return;
             try {
                 check_signals();
             } catch (...) {
                 job->fail(std::current_exception());
             }
+        };
+        inside_body() = true;
+        auto checked = std::chrono::steady_clock::now();
+        while (job->step()) {
+            auto now = std::chrono::steady_clock::now();
+            if (now - checked < patience) continue;
+            checked = now;
+            handle_signals();
         }
         inside_body() = false;
         {
@@ -113,24 +156,30 @@ class ThreadPool {
             std::erase(queue_, job);
         }
         std::unique_lock lock(job->mutex);
-        job->idle.wait(lock, [&] { return job->running == 0; });
-        if (job->error) std::rethrow_exception(job->error);
+        while (!job->idle.wait_for(lock, patience, [&] { return job->running == 0; })) {
+            lock.unlock();
+            handle_signals();
+            lock.lock();
+        }
+        // Taken out of the job, which a helper may be the last to let go of: a Python exception
+        // must not end in a thread that Python does not know.
+        auto error = std::exchange(job->error, nullptr);
+        lock.unlock();
+        if (error) std::rethrow_exception(std::move(error));
     }
 
   private:
-    static std::mutex& instance_mutex() {
-        static auto* mutex = new std::mutex;
-        return *mutex;
-    }
-    static ThreadPool*& pointer() {
-        static ThreadPool* pool = nullptr;
-        return pool;
-    }
-    // In a forked child the workers are gone and the locks may be held: start anew.
-    static void forget() {
-        new (&instance_mutex()) std::mutex;
-        pointer() = nullptr;
-        inside_body() = false;
+    // Never destroyed: at exit its workers still wait on it.
+    static inline ThreadPool* instance_ = nullptr;
+    static inline std::mutex instance_mutex_;
+
+    // Starts workers until there are enough. Where the system refuses more threads, those that are
+    // there do: the calling thread alone can finish any job.
+    void hire(int wanted) {
+        try {
+            for (; workers_ < wanted; ++workers_) std::thread([this] { work(); }).detach();
+        } catch (const std::system_error&) {
+        }
     }
 
     void work() {
@@ -155,22 +204,28 @@ class ThreadPool {
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<std::shared_ptr<Job>> queue_;
-    std::vector<std::thread> workers_;
+    int workers_ = 0;
 };
+
+inline const int fork_handler = pthread_atfork(nullptr, nullptr, ThreadPool::forget);
 
 // The number of workers a loop over n items in pieces of grain would use at most.
 inline int loop_threads(std::size_t n, std::size_t grain) {
-    std::size_t pieces = (n + grain - 1) / std::max<std::size_t>(grain, 1);
+    std::size_t pieces = n == 0 ? 0 : (n - 1) / std::max<std::size_t>(grain, 1) + 1;
     return static_cast<int>(
         std::max<std::size_t>(1, std::min<std::size_t>(pieces, ThreadPool::threads().load())));
 }
 
 template <class Body>
 void parallel_for(std::size_t n, std::size_t grain, Body&& body) {
-    grain = std::max<std::size_t>(grain, 1);
     if (n == 0) return;
+    grain = std::clamp<std::size_t>(grain, 1, n);
     if (ThreadPool::inside_body()) {
-        body(std::size_t{0}, n);
+        for (std::size_t begin = 0; begin < n;) {
+            std::size_t end = begin + std::min(grain, n - begin);
+            body(begin, end);
+            begin = end;
+        }
         return;
     }
     auto job = std::make_shared<ThreadPool::Job>();
