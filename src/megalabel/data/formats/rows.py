@@ -1,0 +1,451 @@
+"""What every text format comes down to: texts, and labels by name or number, checked row by row.
+
+A reader turns its file into Arrow columns; `columns` brings those to one set of types, `gather`
+checks each row and reports what is wrong with its line, and `to_corpus` numbers the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
+
+from megalabel.data.corpus import Corpus
+from megalabel.data.labelset import LabelSet
+from megalabel.data.problems import Problems
+from megalabel.errors import DataError, UnknownLabelError
+
+TEXT_FIELDS = ("title", "content", "text")
+ID_FIELDS = ("uid", "id")
+FIELDS = (*ID_FIELDS, *TEXT_FIELDS, "labels", "target_ind", "target_rel")
+# Without a label file the largest number decides how many labels there are: a stray one must not
+# fill the memory.
+MOST_NUMBERED = 100_000_000
+
+_STRINGS = pa.large_list(pa.large_string())
+_INTEGERS = pa.large_list(pa.int64())
+_FLOATS = pa.large_list(pa.float64())
+
+
+@dataclass
+class Rows:
+    """Checked rows: texts, and the labels of all of them in one flat array.
+
+    `labels` holds numbers (int64) where they are known, else names. `origin` is each row's place
+    in the file, which differs from its place here once bad rows have been left out.
+    """
+
+    texts: pa.LargeStringArray
+    ids: pa.LargeStringArray | None
+    counts: np.ndarray
+    labels: np.ndarray | pa.LargeStringArray
+    relevance: np.ndarray | None
+    origin: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """The rows from start to stop."""
+        low, high = int(self.counts[:start].sum()), int(self.counts[:stop].sum())
+        return Rows(
+            self.texts[start:stop],
+            None if self.ids is None else self.ids[start:stop],
+            self.counts[start:stop],
+            self.labels[low:high],
+            None if self.relevance is None else self.relevance[low:high],
+            self.origin[start:stop],
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Rows]) -> Rows:
+        """All rows of several parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        ids = relevance = None
+        if any(p.ids is not None for p in parts):
+            ids = pa.concat_arrays([_blank(len(p)) if p.ids is None else p.ids for p in parts])
+        if any(p.relevance is not None for p in parts):
+            relevance = np.concatenate(
+                [
+                    np.ones(len(p.labels), np.float32) if p.relevance is None else p.relevance
+                    for p in parts
+                ]
+            )
+        labelled = [p.labels for p in parts if len(p.labels)]
+        named = [not isinstance(labels, np.ndarray) for labels in labelled]
+        if any(named) and not all(named):
+            raise DataError("some labels are given by name and some by number, with no label file")
+        labels: np.ndarray | pa.LargeStringArray
+        if any(named):
+            labels = pa.concat_arrays(labelled)
+        else:
+            labels = np.concatenate([np.empty(0, np.int64), *labelled])
+        return cls(
+            pa.concat_arrays([p.texts for p in parts]),
+            ids,
+            np.concatenate([p.counts for p in parts]),
+            labels,
+            relevance,
+            np.concatenate([p.origin for p in parts]),
+        )
+
+    def to_corpus(self, labels: LabelSet | None, source: Mapping[str, Any] | None = None) -> Corpus:
+        """A corpus; without a label set, labels are the sorted names, or numbered."""
+        if isinstance(self.labels, np.ndarray):
+            numbers = self.labels
+            if labels is None:
+                labels = LabelSet.numbered(int(numbers.max()) + 1 if len(numbers) else 0)
+        else:  # gather has already turned names into numbers where there is a label set
+            used = pc.unique(self.labels)
+            labels = LabelSet(used.take(pc.sort_indices(used)))
+            numbers = labels.indices(self.labels)
+        indptr = np.concatenate([[0], np.cumsum(self.counts)])
+        relevance = self.relevance
+        if relevance is None:
+            relevance = np.ones(len(numbers), np.float32)
+        targets = csr_matrix(
+            (relevance, numbers.astype(np.int32), indptr), shape=(len(self), len(labels))
+        )
+        return Corpus(
+            self.texts, targets=_unique(targets), labels=labels, ids=self.ids, source=source
+        )
+
+
+def columns(
+    table: pa.Table,
+    file: str | Path,
+    *,
+    text: Sequence[str] | None = None,
+    labels: str | None = None,
+    ids: str | None = None,
+) -> dict[str, pa.Array]:
+    """The known columns of a table under the names text, labels, target_ind, target_rel and uid.
+
+    Texts are joined by a space. Labels are lists of strings, or one string that `;` or `|`
+    separates, or lists of integers. Columns are found by their usual names unless named.
+    """
+    names = table.column_names
+    for wanted in [*(text or ()), *filter(None, (labels, ids))]:
+        if wanted not in names:
+            raise DataError(f"no column {wanted!r}; there are {_listed(names)}", file=file)
+    text = [name for name in TEXT_FIELDS if name in names] if text is None else text
+    if not text:
+        raise DataError(
+            f"expected a column title, content or text; there are {_listed(names)}", file=file
+        )
+    found = {"text": joined([_strings(table[name], name, file) for name in text])}
+    for name in (ids,) if ids is not None else ID_FIELDS:
+        if name in names and "uid" not in found:
+            found["uid"] = _strings(table[name], name, file, integers=True)
+        elif name in names:  # uid where there is one, else id
+            found["uid"] = pc.coalesce(found["uid"], _strings(table[name], name, file, True))
+    for name in (labels,) if labels is not None else ("labels", "target_ind"):
+        if name in names:
+            lists = _lists(one_array(table[name]), name, file, by_number=name == "target_ind")
+            found[
+                "labels"
+                if _is_string(lists.type.value_type) and name != "target_ind"
+                else "target_ind"
+            ] = lists
+    if "target_rel" in names:
+        found["target_rel"] = _lists(one_array(table["target_rel"]), "target_rel", file, True)
+    return found
+
+
+def joined(texts: Sequence[pa.Array]) -> pa.Array:
+    """Texts of one row joined by a space, empty ones left out; null where all are null."""
+    present = [column for column in texts if column.null_count < len(column)]
+    if len(present) <= 1:
+        return present[0] if present else texts[0]
+    known = pc.is_valid(present[0])
+    for column in present[1:]:
+        known = pc.or_(known, pc.is_valid(column))
+    nothing = pa.scalar(None, pa.large_string())
+    filled = [pc.if_else(pc.equal(column, ""), nothing, column) for column in present]
+    space = pa.scalar(" ", pa.large_string())
+    result = pc.binary_join_element_wise(*filled, space, null_handling="skip")
+    return pc.if_else(known, result, nothing)
+
+
+def gather(
+    found: Mapping[str, pa.Array],
+    file: str | Path,
+    problems: Problems,
+    labels: LabelSet | None,
+    *,
+    origin: np.ndarray,
+    line_of: Callable[[int], int | None] | None = None,
+) -> Rows:
+    """Check every row; bad ones are reported with their line (or row) and left out.
+
+    `origin` is each row's place in the file, counted from 0; `line_of` gives the line of the
+    i-th of these rows.
+    """
+    n = len(origin)
+    wrong: dict[int, str] = {}
+
+    def report(rows: np.ndarray | Sequence[int], message: Callable[[int], str]) -> None:
+        for row in rows:
+            wrong.setdefault(int(row), message(int(row)))
+
+    texts = found["text"]
+    if texts.null_count:
+        report(_where(texts.is_null()), lambda _: "expected a title, content or text")
+        texts = pc.fill_null(texts, "")
+    named, numbered = found.get("labels"), found.get("target_ind")
+    if named is not None and numbered is not None:
+        both = _counts(named) * _counts(numbered) > 0
+        report(np.flatnonzero(both), lambda _: "expected labels or target_ind, found both")
+    flat: np.ndarray | pa.LargeStringArray = np.empty(0, np.int64)
+    counts = np.zeros(n, np.int64)
+    for lists in (named, numbered):
+        if lists is None or not len(lists.flatten()):
+            continue
+        these, values = _checked_labels(lists, lists is numbered, labels, report, problems.skip)
+        if counts.any():  # some rows by name, others by number
+            if not isinstance(values, np.ndarray) or not isinstance(flat, np.ndarray):
+                report(
+                    np.flatnonzero(these),
+                    lambda _: "expected labels by name as in other rows, found label numbers",
+                )
+                continue
+            order = np.argsort(np.concatenate([_row_of(counts), _row_of(these)]), kind="stable")
+            values, these = np.concatenate([flat, values])[order], counts + these
+        flat, counts = values, these
+    relevance = None
+    if (weights := found.get("target_rel")) is not None and len(weights.flatten()):
+        relevance = _checked_relevance(weights, counts, report)
+    ids = found.get("uid")
+    if ids is not None:
+        ids = None if ids.null_count == n else pc.fill_null(ids, "")
+    for row in sorted(wrong):
+        if line_of is not None:
+            problems.add(wrong[row], file=file, line=line_of(row))
+        else:
+            problems.add(f"row {origin[row] + 1}: {wrong[row]}", file=file)
+    if wrong:
+        good = np.ones(n, bool)
+        good[list(wrong)] = False
+        kept, mask = good[_row_of(counts)], pa.array(good)
+        flat = flat[kept] if isinstance(flat, np.ndarray) else flat.filter(pa.array(kept))
+        relevance = None if relevance is None else relevance[kept]
+        texts, counts, origin = texts.filter(mask), counts[good], origin[good]
+        ids = None if ids is None else ids.filter(mask)
+    return Rows(texts, ids, counts, flat, relevance, origin)
+
+
+def _checked_labels(
+    lists: pa.Array,
+    by_number: bool,
+    labels: LabelSet | None,
+    report: Callable[[Any, Callable[[int], str]], None],
+    brief: bool,
+) -> tuple[np.ndarray, np.ndarray | pa.LargeStringArray]:
+    """Labels per row, and all labels: numbers if given so or known from the label set."""
+    counts = _counts(lists)
+    row = _row_of(counts)
+    values = lists.flatten()
+    if not by_number:
+        if values.null_count:
+            report(row[_where(values.is_null())], lambda _: "expected label names, found null")
+            values = pc.fill_null(values, "")
+        if labels is None:
+            return counts, values
+        numbers = labels.indices(values)
+        unknown = np.flatnonzero(numbers < 0)
+        first = dict(zip(row[unknown][::-1].tolist(), unknown[::-1].tolist(), strict=True))
+        report(list(first), lambda r: _unknown(values[first[r]].as_py(), labels, brief))
+        return counts, numbers
+    numbers = _numbers(values, pa.int64(), row, "a label number", report)
+    limit = MOST_NUMBERED if labels is None else len(labels)
+    outside = np.flatnonzero((numbers < 0) | (numbers >= limit))
+    first = dict(zip(row[outside][::-1].tolist(), outside[::-1].tolist(), strict=True))
+    known = "and no label file is beside it" if labels is None else "as the label file has"
+    report(
+        list(first),
+        lambda r: (
+            f"expected label numbers from 0 to {limit - 1}, {known}; found {numbers[first[r]]}"
+        ),
+    )
+    return counts, numbers
+
+
+def _checked_relevance(
+    lists: pa.Array,
+    counts: np.ndarray,
+    report: Callable[[Any, Callable[[int], str]], None],
+) -> np.ndarray:
+    """The relevance of each label; 1 in rows that give none."""
+    these = _counts(lists)
+    differ = (these > 0) & (these != counts)
+    report(
+        np.flatnonzero(differ),
+        lambda r: f"expected as many relevances as labels ({counts[r]}), found {these[r]}",
+    )
+    row = _row_of(these)
+    values = _numbers(lists.flatten(), pa.float64(), row, "a relevance", report)
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    bad = ~(np.isfinite(values) & (values >= 0))
+    report(row[bad], lambda _: "expected relevances that are finite and not negative")
+    result = np.ones(int(counts.sum()), np.float32)
+    fits = (these > 0) & ~differ
+    result[fits[_row_of(counts)]] = values[fits[row]]
+    return result
+
+
+def _numbers(
+    values: pa.Array,
+    kind: pa.DataType,
+    row: np.ndarray,
+    what: str,
+    report: Callable[[Any, Callable[[int], str]], None],
+) -> np.ndarray:
+    """Values as NumPy numbers; a string among them that is none is a problem of its row."""
+    try:
+        numbers = values.cast(kind)
+    except pa.ArrowInvalid:
+        found = []
+        for position, value in enumerate(values.to_pylist()):
+            try:
+                found.append(pa.scalar(value, values.type).cast(kind).as_py())
+            except pa.ArrowInvalid:
+                found.append(0)
+                report([row[position]], lambda _, value=value: f"expected {what}, found {value!r}")  # type: ignore[misc]
+        numbers = pa.array(found, kind)
+    if numbers.null_count:
+        report(row[_where(numbers.is_null())], lambda _: f"expected {what}, found null")
+        numbers = pc.fill_null(numbers, 0)
+    return np.asarray(numbers)
+
+
+def _unknown(name: str, labels: LabelSet, brief: bool) -> str:
+    if brief:  # near names are worth their search once, not for each of many skipped lines
+        return f"unknown label {name!r}"
+    try:
+        labels.index(name)
+    except UnknownLabelError as error:
+        return error.message
+    return f"unknown label {name!r}"
+
+
+def _unique(targets: csr_matrix) -> csr_matrix:
+    """Sorted columns, a label given twice once (with its highest relevance), no zeros."""
+    targets.sort_indices()
+    width = np.int64(max(1, targets.shape[1]))
+    row = _row_of(np.diff(targets.indptr))
+    key = row * width + targets.indices
+    if len(key) and (key[1:] == key[:-1]).any():
+        order = np.lexsort((targets.data, key))
+        last = np.concatenate([key[order][1:] != key[order][:-1], [True]])
+        kept = order[last]
+        counts = np.bincount(row[kept], minlength=targets.shape[0])
+        targets = csr_matrix(
+            (targets.data[kept], targets.indices[kept], np.concatenate([[0], np.cumsum(counts)])),
+            shape=targets.shape,
+        )
+    targets.eliminate_zeros()
+    return targets
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; not copied if it is one already, so that it may stay on disk."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    return pa.concat_arrays(column.chunks)
+
+
+def split_names(texts: pa.Array) -> pa.Array:
+    """Names separated by `;` or `|`, as lists; blanks around them and empty ones are dropped."""
+    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern="[;|]")
+    counts = _counts(lists)
+    names = pc.utf8_trim_whitespace(lists.flatten())
+    kept = np.asarray(pc.not_equal(names, ""))
+    counts = np.bincount(_row_of(counts)[kept], minlength=len(texts))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, names.filter(pa.array(kept)))
+
+
+def _strings(
+    column: pa.ChunkedArray, name: str, file: str | Path, integers: bool = False
+) -> pa.Array:
+    array = one_array(column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not (_is_string(array.type) or (integers and pa.types.is_integer(array.type))):
+        raise DataError(f"column {name}: expected strings, found {array.type}", file=file)
+    return _cast(array, pa.large_string(), name, file)
+
+
+def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.Array:
+    """Label or relevance lists, one large list a row, of strings or numbers."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), _STRINGS)
+    if _is_string(kind):
+        return split_names(array.cast(pa.large_string()))
+    if pa.types.is_integer(kind):  # one label a row
+        counts = np.asarray(array.is_valid()).astype(np.int64)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
+        return pa.LargeListArray.from_arrays(offsets, array.drop_null().cast(pa.int64()))
+    inner = kind.value_type if _is_list(kind) else None
+    if inner is not None:
+        if _is_string(inner) or pa.types.is_dictionary(inner):
+            return _cast(array, _STRINGS, name, file)
+        if pa.types.is_integer(inner) and name != "target_rel":
+            return _cast(array, _INTEGERS, name, file)
+        if name == "target_rel" and (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+            return _cast(array, _FLOATS, name, file)
+    expected = "lists of numbers" if by_number else "lists of strings or of label numbers"
+    raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
+
+
+def _cast(array: pa.Array, kind: pa.DataType, name: str, file: str | Path) -> pa.Array:
+    try:
+        return array if array.type == kind else array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"column {name}: expected {kind}: {error}", file=file) from None
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null]
+    checks += [getattr(pa.types, "is_string_view", pa.types.is_string)]
+    return any(check(kind) for check in checks)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _counts(lists: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+
+
+def _row_of(counts: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def _where(mask: pa.Array) -> np.ndarray:
+    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+
+
+def _blank(n: int) -> pa.LargeStringArray:
+    return pa.array([""], pa.large_string()).take(pa.array(np.zeros(n, np.int64)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
