@@ -6,7 +6,7 @@ checks each row and reports what is wrong with its line, and `to_corpus` numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.formats.lines import BLOCK, Block, count_lines, read_blocks
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, UnknownLabelError
@@ -135,11 +136,7 @@ def columns(
     for wanted in [*(text or ()), *filter(None, (labels, ids))]:
         if wanted not in names:
             raise DataError(f"no column {wanted!r}; there are {_listed(names)}", file=file)
-    text = [name for name in TEXT_FIELDS if name in names] if text is None else text
-    if not text:
-        raise DataError(
-            f"expected a column title, content or text; there are {_listed(names)}", file=file
-        )
+    text = text_columns(names, file) if text is None else text
     found = {"text": joined([_strings(table[name], name, file) for name in text])}
     for name in (ids,) if ids is not None else ID_FIELDS:
         if name in names and "uid" not in found:
@@ -156,6 +153,16 @@ def columns(
             ] = lists
     if "target_rel" in names:
         found["target_rel"] = _lists(one_array(table["target_rel"]), "target_rel", file, True)
+    return found
+
+
+def text_columns(names: Sequence[str], file: str | Path) -> list[str]:
+    """Those columns that hold text; there must be one."""
+    found = [name for name in TEXT_FIELDS if name in names]
+    if not found:
+        raise DataError(
+            f"expected a column title, content or text; there are {_listed(names)}", file=file
+        )
     return found
 
 
@@ -239,6 +246,36 @@ def gather(
         texts, counts, origin = texts.filter(mask), counts[good], origin[good]
         ids = None if ids is None else ids.filter(mask)
     return Rows(texts, ids, counts, flat, relevance, origin)
+
+
+def rows_of_lines(
+    path: Path,
+    parse: Callable[[Block], Iterator[tuple[int, int, str, list[str]]]],
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None,
+) -> Iterator[Rows]:
+    """The rows of a file where each line is a text with label names.
+
+    `parse` gives place, line number, text and names of each good line of a block.
+    """
+    done = 0
+    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3):
+        rows = list(parse(block))
+        found = {
+            "text": pa.array([row[2] for row in rows], pa.large_string()),
+            "labels": pa.array([row[3] for row in rows], _STRINGS),
+        }
+        origin = np.array([row[0] for row in rows], np.int64) + done
+        yield gather(
+            found,
+            path,
+            problems,
+            labels,
+            origin=origin,
+            line_of=lambda i, rows=rows: rows[i][1],  # type: ignore[misc]
+        )
+        done += count_lines(block)
 
 
 def _checked_labels(
@@ -364,9 +401,9 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def split_names(texts: pa.Array) -> pa.Array:
-    """Names separated by `;` or `|`, as lists; blanks around them and empty ones are dropped."""
-    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern="[;|]")
+def _split(texts: pa.Array, pattern: str) -> pa.Array:
+    """Strings split into lists; blanks around the pieces and empty pieces are dropped."""
+    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern=pattern)
     counts = _counts(lists)
     names = pc.utf8_trim_whitespace(lists.flatten())
     kept = np.asarray(pc.not_equal(names, ""))
@@ -395,7 +432,7 @@ def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.
     if pa.types.is_null(kind):
         return pa.nulls(len(array), _STRINGS)
     if _is_string(kind):
-        return split_names(array.cast(pa.large_string()))
+        return _split(array.cast(pa.large_string()), "[;|, ]" if by_number else "[;|]")
     if pa.types.is_integer(kind):  # one label a row
         counts = np.asarray(array.is_valid()).astype(np.int64)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
