@@ -34,7 +34,7 @@ def split(
 
     Examples
     --------
-    >>> corpus = Corpus([f"text {i}" for i in range(100)], targets=[[str(i % 2)] for i in range(100)])
+    >>> corpus = Corpus([f"text {i}" for i in range(100)])
     >>> [len(part) for part in split(corpus, test=0.3, how="random")]
     [70, 30]
     """

@@ -60,8 +60,8 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     Corpus(1 texts, 2 labels)
     """
     path = Path(path)
-    format = _ENDINGS.get(ending(path)[1]) if format is None else format
-    if format not in _ENDINGS.values():
+    format = format or _ENDINGS.get(ending(path)[1])
+    if format is None or format not in _ENDINGS.values():
         known = ", ".join(dict.fromkeys(_ENDINGS.values()))
         raise ParameterError(f"cannot tell the format of {path.name}; give one of {known}")
     if is_label_file(path):
