@@ -171,14 +171,16 @@ def joined(texts: Sequence[pa.Array]) -> pa.Array:
     present = [column for column in texts if column.null_count < len(column)]
     if len(present) <= 1:
         return present[0] if present else texts[0]
-    known = pc.is_valid(present[0])
+    result = present[0]
     for column in present[1:]:
-        known = pc.or_(known, pc.is_valid(column))
-    nothing = pa.scalar(None, pa.large_string())
-    filled = [pc.if_else(pc.equal(column, ""), nothing, column) for column in present]
-    space = pa.scalar(" ", pa.large_string())
-    result = pc.binary_join_element_wise(*filled, space, null_handling="skip")
-    return pc.if_else(known, result, nothing)
+        known = pc.or_(pc.is_valid(result), pc.is_valid(column))
+        # no nulls go in: Arrow's join drops rows where everything is null
+        left, right = pc.fill_null(result, ""), pc.fill_null(column, "")
+        between = pc.and_(pc.not_equal(left, ""), pc.not_equal(right, ""))
+        space = pc.if_else(between, *(pa.scalar(s, pa.large_string()) for s in (" ", "")))
+        whole = pc.binary_join_element_wise(left, space, right, pa.scalar("", pa.large_string()))
+        result = pc.if_else(known, whole, pa.scalar(None, pa.large_string()))
+    return result
 
 
 def gather(
@@ -208,21 +210,29 @@ def gather(
         texts = pc.fill_null(texts, "")
     named, numbered = found.get("labels"), found.get("target_ind")
     if named is not None and numbered is not None:
-        both = _counts(named) * _counts(numbered) > 0
-        report(np.flatnonzero(both), lambda _: "expected labels or target_ind, found both")
+        by_name, by_number = _counts(named) > 0, _counts(numbered) > 0
+        report(
+            np.flatnonzero(by_name & by_number),
+            lambda _: "expected labels or target_ind, found both",
+        )
+        if labels is None and by_name.any() and by_number.any():  # the first row shows which holds
+            first = np.flatnonzero(by_name ^ by_number)[:1]
+            if by_number[first].any():
+                others, named, what = by_name, None, "target_ind as in rows before, found labels"
+            else:
+                others, numbered, what = (
+                    by_number,
+                    None,
+                    "labels as in rows before, found target_ind",
+                )
+            report(np.flatnonzero(others), lambda _: f"expected {what}")
     flat: np.ndarray | pa.LargeStringArray = np.empty(0, np.int64)
     counts = np.zeros(n, np.int64)
     for lists in (named, numbered):
         if lists is None or not len(lists.flatten()):
             continue
         these, values = _checked_labels(lists, lists is numbered, labels, report, problems.skip)
-        if counts.any():  # some rows by name, others by number
-            if not isinstance(values, np.ndarray) or not isinstance(flat, np.ndarray):
-                report(
-                    np.flatnonzero(these),
-                    lambda _: "expected labels by name as in other rows, found label numbers",
-                )
-                continue
+        if counts.any():  # rows by name and rows by number, both known to the label set
             order = np.argsort(np.concatenate([_row_of(counts), _row_of(these)]), kind="stable")
             values, these = np.concatenate([flat, values])[order], counts + these
         flat, counts = values, these
