@@ -169,7 +169,8 @@ class TestHarmless:
         assert read(file(tmp_path, rows)).targets.nnz == 1
 
     def test_relevance_for_some(self, tmp_path):
-        rows = '{"text": "x", "target_ind": [1]}\n{"text": "x", "target_ind": [0], "target_rel": [0.5]}\n'
+        weighted = '{"text": "x", "target_ind": [0], "target_rel": [0.5]}'
+        rows = '{"text": "x", "target_ind": [1]}\n' + weighted
         assert read(file(tmp_path, rows)).targets.toarray().tolist() == [[0, 1], [0.5, 0]]
 
 

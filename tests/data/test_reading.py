@@ -19,7 +19,10 @@ from megalabel.errors import DataError, ParameterError, ShapeError
 
 TEXTS = ["a red dress", "blue jeans", "a red hat"]
 NAMES = [["dress", "red"], ["jeans"], ["hat", "red"]]
-FASTTEXT = "__label__dress __label__red a red dress\n__label__jeans blue jeans\n__label__hat a red __label__red hat\n"
+FASTTEXT = """__label__dress __label__red a red dress
+__label__jeans blue jeans
+__label__hat a red __label__red hat
+"""
 ANNIF = "a red dress\t<u:dress> <u:red>\nblue jeans\t<u:jeans>\na red hat\t<u:hat> <u:red>\n"
 
 
@@ -180,9 +183,10 @@ class TestFormats:
 
     def test_an_arrow_file_is_mapped_not_read(self, tmp_path):
         texts = pa.array(["some text"] * 200_000, pa.large_string())
-        with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink:
-            with pa.ipc.new_file(sink, pa.schema([("text", pa.large_string())])) as writer:
-                writer.write_table(pa.table({"text": texts}))
+        table = pa.table({"text": texts})
+        path = str(tmp_path / "a.arrow")
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
         before = pa.total_allocated_bytes()
         corpus = read(tmp_path)
         assert pa.total_allocated_bytes() - before < texts.nbytes / 10
@@ -333,8 +337,8 @@ class TestFolders:
         with pytest.raises(DataError, match=r"holds notes\.txt, photo\.png; expected") as error:
             read(tmp_path)
         assert "fastText" in str(error.value)
+        (tmp_path / "empty").mkdir()
         with pytest.raises(DataError, match="holds nothing"):
-            (tmp_path / "empty").mkdir()
             read(tmp_path / "empty")
 
     def test_missing(self, tmp_path):

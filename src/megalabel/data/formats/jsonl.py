@@ -144,7 +144,7 @@ def parse_fast(block: Block) -> pa.Table | None:
         names = table["labels"].combine_chunks()
         counts = np.asarray(names.is_valid()).astype(np.int64)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
-        lists = pa.LargeListArray.from_arrays(offsets, names.drop_null())
+        lists = pa.LargeListArray.from_arrays(offsets, names.drop_null(), mask=names.is_null())
         table = table.set_column(table.column_names.index("labels"), "labels", lists)
     return table.cast(pa.schema(_TYPES.items()))
 

@@ -425,9 +425,7 @@ def _split(texts: pa.Array, pattern: str) -> pa.Array:
 def _strings(
     column: pa.ChunkedArray, name: str, file: str | Path, integers: bool = False
 ) -> pa.Array:
-    array = one_array(column)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = _decoded(one_array(column))
     if not (_is_string(array.type) or (integers and pa.types.is_integer(array.type))):
         raise DataError(f"column {name}: expected strings, found {array.type}", file=file)
     return _cast(array, pa.large_string(), name, file)
@@ -435,10 +433,8 @@ def _strings(
 
 def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.Array:
     """Label or relevance lists, one large list a row, of strings or numbers."""
+    array = _decoded(array)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
     if pa.types.is_null(kind):
         return pa.nulls(len(array), _STRINGS)
     if _is_string(kind):
@@ -457,6 +453,15 @@ def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.
             return _cast(array, _FLOATS, name, file)
     expected = "lists of numbers" if by_number else "lists of strings or of label numbers"
     raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    if not pa.types.is_dictionary(array.type):
+        return array
+    values = array.dictionary
+    # of string views, which frames may give, Arrow cannot take
+    values = values.cast(pa.large_string()) if _is_string(values.type) else values
+    return values.take(array.indices)
 
 
 def _cast(array: pa.Array, kind: pa.DataType, name: str, file: str | Path) -> pa.Array:
