@@ -136,9 +136,14 @@ class TestLines:
         assert problems.kept[0].message == "unknown label 'aple'"
 
     def test_many_lines_into_the_file(self, tmp_path):
-        path = file(tmp_path, (GOOD + "\n") * 5000 + "\n\nbad\n")
-        with pytest.raises(DataError, match="line 5003"):
+        content = (GOOD + "\n") * 30_000 + "\n\nbad\n" + (GOOD + "\n") * 30_000
+        path = file(tmp_path, content)
+        with pytest.raises(DataError, match="line 30003"):
             read(path)
+        (tmp_path / "filter_labels_a.txt").write_text("30001 0\n")
+        corpus = read(path, skip_bad=True)
+        assert len(corpus) == 60_000
+        assert corpus.excluded.nonzero()[0].tolist() == [30_000]
 
 
 class TestHarmless:

@@ -111,6 +111,11 @@ class TestFormats:
     def test_fasttext(self, tmp_path):
         check(read(put(tmp_path, train__txt=FASTTEXT), "train"), "fasttext")
 
+    def test_fasttext_that_starts_without_a_label_or_has_tabs(self, tmp_path):
+        corpus = read(put(tmp_path, train__txt="no label\n__label__red\ta hat\n__label__bare\n"))
+        assert corpus.texts.to_pylist() == ["no label", "a hat", ""]
+        assert names_of(corpus) == [[], ["red"], ["bare"]]
+
     def test_annif_without_vocabulary(self, tmp_path):
         check(read(put(tmp_path, train__tsv=ANNIF)), "annif", "u:")
 
@@ -146,6 +151,9 @@ class TestFormats:
             text = text.replace("dress|red", '"dress|red"')
         path = put(tmp_path, **{f"a.{ending}": text}) / f"a.{ending}"
         check(read(path), "csv")
+
+    def test_csv_with_columns_of_a_vocabulary(self, tmp_path):
+        assert read(put(tmp_path, a__csv="uri,labels,text\nu:a,x,some text\n")).ids is None
 
     def test_csv_keeps_quoted_line_ends_and_words_like_na(self, tmp_path):
         put(tmp_path, a__csv='text,target_ind\n"one\ntwo, ""three""",1;0\nNA,\n')

@@ -102,8 +102,7 @@ def read(
             )
         known = None if skipped else len(corpus)
         corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
-    if skipped:
-        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, skipped, problems.kept[0])
+    _say_skipped(part, problems, skipped)
     return corpus
 
 
@@ -135,7 +134,8 @@ class Stream:
         self.part, self.batch_rows, self.skip_bad = part, batch_rows, skip_bad
         self.labels = find_labels(part)
         self.problems = Problems(skip=skip_bad)
-        self._exclusions = find_exclusions(part)
+        # they number the labels of the whole corpus, so mean nothing to a batch with its own
+        self._exclusions = None if self.labels is None else find_exclusions(part)
 
     def __iter__(self) -> Iterator[Corpus]:
         self.problems = problems = Problems(skip=self.skip_bad)
@@ -146,6 +146,7 @@ class Stream:
             if self._exclusions is not None:
                 corpus.excluded = self._exclusions.matrix(batch.origin, len(corpus.labels))
             yield corpus
+        _say_skipped(self.part, problems, problems.count)
 
 
 def stream(
@@ -177,6 +178,11 @@ def stream(
             file=part.files[0],
         )
     return Stream(part, batch_rows, skip_bad)
+
+
+def _say_skipped(part: Part, problems: Problems, skipped: int) -> None:
+    if skipped:
+        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, skipped, problems.kept[0])
 
 
 def _rows(

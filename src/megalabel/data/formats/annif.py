@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from megalabel.data.formats.lines import Block, read_blocks, split_lines
-from megalabel.data.formats.rows import Rows, rows_of_lines
+from megalabel.data.formats.rows import TEXT_FIELDS, Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
@@ -25,8 +25,9 @@ def looks_like_corpus(first_line: str) -> bool:
 
 def looks_like_vocabulary(first_line: str) -> bool:
     """Whether a line is a URI and its label, or the header of a table of these."""
-    header = [name.strip() for name in first_line.split(",")]
+    header = {name.strip() for name in first_line.split(",")}
     table = "uri" in header and any(name.startswith("label") for name in header)
+    table = table and not header & set(TEXT_FIELDS)
     return table or _VOCABULARY.fullmatch(first_line) is not None
 
 

@@ -79,7 +79,7 @@ def detect(path: Path) -> str | None:
         return "csv"
     if line.lstrip().startswith("{"):
         return "jsonl"
-    if fasttext.PREFIX in line:
+    if fasttext.looks_like_corpus(read_head(path)):
         return "fasttext"
     return _sparse(line)
 

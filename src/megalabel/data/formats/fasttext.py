@@ -15,6 +15,11 @@ PREFIX = "__label__"
 _LABEL = re.compile(rf"(?<!\S){PREFIX}(\S*)\s*")
 
 
+def looks_like_corpus(head: bytes) -> bool:
+    """Whether a line among a file's first bytes begins with a label."""
+    return any(line.startswith(PREFIX.encode()) for line in head.split(b"\n"))
+
+
 def read_rows(
     path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
 ) -> Iterator[Rows]:
@@ -23,8 +28,8 @@ def read_rows(
     def parse(block: Block) -> Iterator[tuple[int, int, str, list[str]]]:
         for place, number, line in split_lines(block, path, problems):
             if line.startswith(PREFIX) and line.count(PREFIX) == 1:  # the common case, quickly
-                name, _, text = line.partition(" ")
-                names, text = [name[len(PREFIX) :]], text.strip()
+                name, *rest = line[len(PREFIX) :].split(None, 1)
+                names, text = [name], rest[0].strip() if rest else ""
             else:
                 names, text = _LABEL.findall(line), _LABEL.sub("", line).strip()
             if "" in names:

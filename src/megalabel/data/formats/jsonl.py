@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.lines import BLOCK, Block, count_lines, read_blocks, split_lines
+from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks, split_lines
 from megalabel.data.formats.rows import TEXT_FIELDS, Rows, columns, gather, joined, one_array
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
@@ -29,6 +29,8 @@ _TYPES = {
     "target_ind": pa.list_(pa.int64()),
     "target_rel": pa.list_(pa.float64()),
 }
+# Blocks of fewer bytes than this are not cut further to find the lines that are bad.
+_SMALL = 1 << 18
 # How many rows are turned into text at a time when writing.
 _WRITTEN_AT_ONCE = 10_000
 
@@ -38,8 +40,8 @@ def read_rows(
 ) -> Iterator[Rows]:
     """The rows of a JSONL file, some at a time."""
     done = 0
-    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3):
-        table, lines, places, total = parse(block, path, problems)
+    blocks = read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3)
+    for table, lines, places, total in (p for b in blocks for p in parse(b, path, problems)):
         yield gather(
             columns(table, path),
             path,
@@ -53,7 +55,7 @@ def read_rows(
 
 def read_labels(path: Path) -> LabelSet:
     """The label set of a label file (`lbl.jsonl`)."""
-    parsed = [parse(block, path, Problems()) for block in read_blocks(path)]
+    parsed = [part for block in read_blocks(path) for part in parse(block, path, Problems())]
     if not parsed:
         raise DataError("the label file is empty", file=path)
     lines = np.concatenate([part.lines for part in parsed])
@@ -65,7 +67,7 @@ def read_labels(path: Path) -> LabelSet:
         ids = LabelSet.numbered(len(ids)).ids
     if ids.null_count:
         where = int(np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError("expected a uid, found none", file=path, line=lines[where])
+        raise DataError("expected a uid, found none", file=path, line=int(lines[where]))
     if pc.count_distinct(ids).as_py() < len(ids):
         seen: dict[str, int] = {}
         for i, label in enumerate(ids.to_pylist()):
@@ -73,7 +75,7 @@ def read_labels(path: Path) -> LabelSet:
                 raise DataError(
                     f"the label {label!r} is already on line {lines[seen[label]]}",
                     file=path,
-                    line=lines[i],
+                    line=int(lines[i]),
                 )
             seen[label] = i
     names = pc.coalesce(title, ids)
@@ -92,13 +94,17 @@ class Parsed(NamedTuple):
     total: int  # of lines not blank, bad ones included
 
 
-def parse(block: Block, path: Path, problems: Problems) -> Parsed:
-    """The rows of a block, by Arrow's parser if it can, else line by line."""
+def parse(block: Block, path: Path, problems: Problems) -> Iterator[Parsed]:
+    """The rows of a block, by Arrow's parser as far as it can, the rest line by line."""
     table = parse_fast(block)
-    if table is None:
-        return parse_carefully(block, path, problems)
-    places = np.arange(table.num_rows)
-    return Parsed(table, places + block.first_line, places, len(places))
+    if table is not None:
+        places = np.arange(table.num_rows)
+        yield Parsed(table, places + block.first_line, places, len(places))
+    elif len(block.data) < _SMALL:
+        yield parse_carefully(block, path, problems)
+    else:  # a few bad lines must not slow down all the others
+        for piece in pieces(block, 16):
+            yield from parse(piece, path, problems)
 
 
 def parse_fast(block: Block) -> pa.Table | None:

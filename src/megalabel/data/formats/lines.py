@@ -62,6 +62,16 @@ def read_head(path: Path, size: int = 1 << 16) -> bytes:
         return _without_mark(_read(source, size, path, 0), path)
 
 
+def pieces(block: Block, count: int) -> Iterator[Block]:
+    """The block in about `count` blocks of whole lines."""
+    start, line = 0, block.first_line
+    while start < len(block.data):
+        end = block.data.find(b"\n", start + len(block.data) // count) + 1 or len(block.data)
+        yield Block(block.data[start:end], line)
+        line += block.data.count(b"\n", start, end)
+        start = end
+
+
 class Line(NamedTuple):
     """A line that is not blank: its place among such lines, its number in the file, its text."""
 
