@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.folders import split_name
-from megalabel.data.formats.rows import columns, gather
+from megalabel.data.formats.columns import columns
+from megalabel.data.formats.rows import gather
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError

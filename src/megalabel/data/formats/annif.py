@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from megalabel.data.formats.columns import TEXT_FIELDS
 from megalabel.data.formats.lines import Block, read_blocks, split_lines
-from megalabel.data.formats.rows import TEXT_FIELDS, Rows, rows_of_lines
+from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError

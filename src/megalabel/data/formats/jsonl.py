@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.formats.columns import TEXT_FIELDS, columns, joined, one_array
 from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks, split_lines
-from megalabel.data.formats.rows import TEXT_FIELDS, Rows, columns, gather, joined, one_array
+from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError

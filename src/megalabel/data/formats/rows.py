@@ -17,21 +17,15 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.formats.columns import NAMES, list_lengths, row_of
 from megalabel.data.formats.lines import BLOCK, Block, count_lines, read_blocks
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, UnknownLabelError
 
-TEXT_FIELDS = ("title", "content", "text")
-ID_FIELDS = ("uid", "id")
-FIELDS = (*ID_FIELDS, *TEXT_FIELDS, "labels", "target_ind", "target_rel")
 # Without a label file the largest number decides how many labels there are: a stray one must not
 # fill the memory.
 MOST_NUMBERED = 100_000_000
-
-_STRINGS = pa.large_list(pa.large_string())
-_INTEGERS = pa.large_list(pa.int64())
-_FLOATS = pa.large_list(pa.float64())
 
 
 @dataclass
@@ -108,79 +102,14 @@ class Rows:
             labels = LabelSet(used.take(pc.sort_indices(used)))
             numbers = labels.indices(self.labels)
         indptr = np.concatenate([[0], np.cumsum(self.counts)])
-        relevance = self.relevance
-        if relevance is None:
-            relevance = np.ones(len(numbers), np.float32)
+        ones = np.ones(len(numbers), np.float32)
+        relevance = ones if self.relevance is None else self.relevance.copy()  # is sorted in place
         targets = csr_matrix(
             (relevance, numbers.astype(np.int32), indptr), shape=(len(self), len(labels))
         )
         return Corpus(
             self.texts, targets=_unique(targets), labels=labels, ids=self.ids, source=source
         )
-
-
-def columns(
-    table: pa.Table,
-    file: str | Path,
-    *,
-    text: Sequence[str] | None = None,
-    labels: str | None = None,
-    ids: str | None = None,
-) -> dict[str, pa.Array]:
-    """The known columns of a table under the names text, labels, target_ind, target_rel and uid.
-
-    Texts are joined by a space. Labels are lists of strings, or one string that `;` or `|`
-    separates, or lists of integers. Columns are found by their usual names unless named.
-    """
-    names = table.column_names
-    for wanted in [*(text or ()), *filter(None, (labels, ids))]:
-        if wanted not in names:
-            raise DataError(f"no column {wanted!r}; there are {_listed(names)}", file=file)
-    text = text_columns(names, file) if text is None else text
-    found = {"text": joined([_strings(table[name], name, file) for name in text])}
-    for name in (ids,) if ids is not None else ID_FIELDS:
-        if name in names and "uid" not in found:
-            found["uid"] = _strings(table[name], name, file, integers=True)
-        elif name in names:  # uid where there is one, else id
-            found["uid"] = pc.coalesce(found["uid"], _strings(table[name], name, file, True))
-    for name in (labels,) if labels is not None else ("labels", "target_ind"):
-        if name in names:
-            lists = _lists(one_array(table[name]), name, file, by_number=name == "target_ind")
-            found[
-                "labels"
-                if _is_string(lists.type.value_type) and name != "target_ind"
-                else "target_ind"
-            ] = lists
-    if "target_rel" in names:
-        found["target_rel"] = _lists(one_array(table["target_rel"]), "target_rel", file, True)
-    return found
-
-
-def text_columns(names: Sequence[str], file: str | Path) -> list[str]:
-    """Those columns that hold text; there must be one."""
-    found = [name for name in TEXT_FIELDS if name in names]
-    if not found:
-        raise DataError(
-            f"expected a column title, content or text; there are {_listed(names)}", file=file
-        )
-    return found
-
-
-def joined(texts: Sequence[pa.Array]) -> pa.Array:
-    """Texts of one row joined by a space, empty ones left out; null where all are null."""
-    present = [column for column in texts if column.null_count < len(column)]
-    if len(present) <= 1:
-        return present[0] if present else texts[0]
-    result = present[0]
-    for column in present[1:]:
-        known = pc.or_(pc.is_valid(result), pc.is_valid(column))
-        # no nulls go in: Arrow's join drops rows where everything is null
-        left, right = pc.fill_null(result, ""), pc.fill_null(column, "")
-        between = pc.and_(pc.not_equal(left, ""), pc.not_equal(right, ""))
-        space = pc.if_else(between, *(pa.scalar(s, pa.large_string()) for s in (" ", "")))
-        whole = pc.binary_join_element_wise(left, space, right, pa.scalar("", pa.large_string()))
-        result = pc.if_else(known, whole, pa.scalar(None, pa.large_string()))
-    return result
 
 
 def gather(
@@ -210,22 +139,20 @@ def gather(
         texts = pc.fill_null(texts, "")
     named, numbered = found.get("labels"), found.get("target_ind")
     if named is not None and numbered is not None:
-        by_name, by_number = _counts(named) > 0, _counts(numbered) > 0
+        by_name, by_number = list_lengths(named) > 0, list_lengths(numbered) > 0
         report(
             np.flatnonzero(by_name & by_number),
             lambda _: "expected labels or target_ind, found both",
         )
         if labels is None and by_name.any() and by_number.any():  # the first row shows which holds
             first = np.flatnonzero(by_name ^ by_number)[:1]
+            kinds = ["labels", "target_ind"]
             if by_number[first].any():
-                others, named, what = by_name, None, "target_ind as in rows before, found labels"
+                named, others, kinds = None, by_name, kinds[::-1]
             else:
-                others, numbered, what = (
-                    by_number,
-                    None,
-                    "labels as in rows before, found target_ind",
-                )
-            report(np.flatnonzero(others), lambda _: f"expected {what}")
+                numbered, others = None, by_number
+            message = f"expected {kinds[0]} as in rows before, found {kinds[1]}"
+            report(np.flatnonzero(others), lambda _: message)
     flat: np.ndarray | pa.LargeStringArray = np.empty(0, np.int64)
     counts = np.zeros(n, np.int64)
     for lists in (named, numbered):
@@ -233,7 +160,7 @@ def gather(
             continue
         these, values = _checked_labels(lists, lists is numbered, labels, report, problems.skip)
         if counts.any():  # rows by name and rows by number, both known to the label set
-            order = np.argsort(np.concatenate([_row_of(counts), _row_of(these)]), kind="stable")
+            order = np.argsort(np.concatenate([row_of(counts), row_of(these)]), kind="stable")
             values, these = np.concatenate([flat, values])[order], counts + these
         flat, counts = values, these
     relevance = None
@@ -250,7 +177,7 @@ def gather(
     if wrong:
         good = np.ones(n, bool)
         good[list(wrong)] = False
-        kept, mask = good[_row_of(counts)], pa.array(good)
+        kept, mask = good[row_of(counts)], pa.array(good)
         flat = flat[kept] if isinstance(flat, np.ndarray) else flat.filter(pa.array(kept))
         relevance = None if relevance is None else relevance[kept]
         texts, counts, origin = texts.filter(mask), counts[good], origin[good]
@@ -274,7 +201,7 @@ def rows_of_lines(
         rows = list(parse(block))
         found = {
             "text": pa.array([row[2] for row in rows], pa.large_string()),
-            "labels": pa.array([row[3] for row in rows], _STRINGS),
+            "labels": pa.array([row[3] for row in rows], NAMES),
         }
         origin = np.array([row[0] for row in rows], np.int64) + done
         yield gather(
@@ -296,8 +223,8 @@ def _checked_labels(
     brief: bool,
 ) -> tuple[np.ndarray, np.ndarray | pa.LargeStringArray]:
     """Labels per row, and all labels: numbers if given so or known from the label set."""
-    counts = _counts(lists)
-    row = _row_of(counts)
+    counts = list_lengths(lists)
+    row = row_of(counts)
     values = lists.flatten()
     if not by_number:
         if values.null_count:
@@ -330,13 +257,13 @@ def _checked_relevance(
     report: Callable[[Any, Callable[[int], str]], None],
 ) -> np.ndarray:
     """The relevance of each label; 1 in rows that give none."""
-    these = _counts(lists)
+    these = list_lengths(lists)
     differ = (these > 0) & (these != counts)
     report(
         np.flatnonzero(differ),
         lambda r: f"expected as many relevances as labels ({counts[r]}), found {these[r]}",
     )
-    row = _row_of(these)
+    row = row_of(these)
     values = _numbers(lists.flatten(), pa.float64(), row, "a relevance", report)
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
@@ -344,7 +271,7 @@ def _checked_relevance(
     report(row[bad], lambda _: "expected relevances that are finite and not negative")
     result = np.ones(int(counts.sum()), np.float32)
     fits = (these > 0) & ~differ
-    result[fits[_row_of(counts)]] = values[fits[row]]
+    result[fits[row_of(counts)]] = values[fits[row]]
     return result
 
 
@@ -387,7 +314,7 @@ def _unique(targets: csr_matrix) -> csr_matrix:
     """Sorted columns, a label given twice once (with its highest relevance), no zeros."""
     targets.sort_indices()
     width = np.int64(max(1, targets.shape[1]))
-    row = _row_of(np.diff(targets.indptr))
+    row = row_of(np.diff(targets.indptr))
     key = row * width + targets.indices
     if len(key) and (key[1:] == key[:-1]).any():
         order = np.lexsort((targets.data, key))
@@ -402,102 +329,9 @@ def _unique(targets: csr_matrix) -> csr_matrix:
     return targets
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; not copied if it is one already, so that it may stay on disk."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    return pa.concat_arrays(column.chunks)
-
-
-def _split(texts: pa.Array, pattern: str) -> pa.Array:
-    """Strings split into lists; blanks around the pieces and empty pieces are dropped."""
-    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern=pattern)
-    counts = _counts(lists)
-    names = pc.utf8_trim_whitespace(lists.flatten())
-    kept = np.asarray(pc.not_equal(names, ""))
-    counts = np.bincount(_row_of(counts)[kept], minlength=len(texts))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, names.filter(pa.array(kept)))
-
-
-def _strings(
-    column: pa.ChunkedArray, name: str, file: str | Path, integers: bool = False
-) -> pa.Array:
-    array = _decoded(one_array(column))
-    if not (_is_string(array.type) or (integers and pa.types.is_integer(array.type))):
-        raise DataError(f"column {name}: expected strings, found {array.type}", file=file)
-    return _cast(array, pa.large_string(), name, file)
-
-
-def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.Array:
-    """Label or relevance lists, one large list a row, of strings or numbers."""
-    array = _decoded(array)
-    kind = array.type
-    if pa.types.is_null(kind):
-        return pa.nulls(len(array), _STRINGS)
-    if _is_string(kind):
-        return _split(array.cast(pa.large_string()), "[;|, ]" if by_number else "[;|]")
-    if pa.types.is_integer(kind):  # one label a row
-        counts = np.asarray(array.is_valid()).astype(np.int64)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
-        return pa.LargeListArray.from_arrays(offsets, array.drop_null().cast(pa.int64()))
-    inner = kind.value_type if _is_list(kind) else None
-    if inner is not None:
-        if _is_string(inner) or pa.types.is_dictionary(inner):
-            return _cast(array, _STRINGS, name, file)
-        if pa.types.is_integer(inner) and name != "target_rel":
-            return _cast(array, _INTEGERS, name, file)
-        if name == "target_rel" and (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
-            return _cast(array, _FLOATS, name, file)
-    expected = "lists of numbers" if by_number else "lists of strings or of label numbers"
-    raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    if not pa.types.is_dictionary(array.type):
-        return array
-    values = array.dictionary
-    # of string views, which frames may give, Arrow cannot take
-    values = values.cast(pa.large_string()) if _is_string(values.type) else values
-    return values.take(array.indices)
-
-
-def _cast(array: pa.Array, kind: pa.DataType, name: str, file: str | Path) -> pa.Array:
-    try:
-        return array if array.type == kind else array.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"column {name}: expected {kind}: {error}", file=file) from None
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null]
-    checks += [getattr(pa.types, "is_string_view", pa.types.is_string)]
-    return any(check(kind) for check in checks)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _counts(lists: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
-
-
-def _row_of(counts: np.ndarray) -> np.ndarray:
-    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-
-
 def _where(mask: pa.Array) -> np.ndarray:
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
 
 
 def _blank(n: int) -> pa.LargeStringArray:
     return pa.array([""], pa.large_string()).take(pa.array(np.zeros(n, np.int64)))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"

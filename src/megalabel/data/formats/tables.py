@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.formats.columns import FIELDS, TEXT_FIELDS, columns, text_columns
 from megalabel.data.formats.lines import BLOCK, open_input, read_head
-from megalabel.data.formats.rows import FIELDS, TEXT_FIELDS, Rows, columns, gather, text_columns
+from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
