@@ -29,11 +29,7 @@ def test_by_hand():
         "duplicate_texts": 1,
         "words_per_text": 8 / 8,
         "text_bytes": 14 + 2 + 2 + 0 + 2 + 3,
-        "histogram": [
-            {"low": 1, "high": 1, "labels": 1},
-            {"low": 2, "high": 3, "labels": 1},
-            {"low": 4, "high": 7, "labels": 1},
-        ],
+        "histogram": {"1": 1, "2-3": 1, "4-7": 1},
     }
     json.dumps(figures.to_dict())
 

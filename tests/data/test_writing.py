@@ -149,6 +149,8 @@ def test_formats_with_features(tmp_path, corpus, monkeypatch):
     write(corpus, tmp_path / "named" / "tst.npz")
     names = sorted(p.name for p in (tmp_path / "named").iterdir())
     assert names == ["X.test.npz", "Y.test.npz", "lbl.jsonl", "train.txt"]
+    write(corpus, tmp_path / "folder", format="npz")
+    assert (tmp_path / "folder" / "X.train.npz").exists()
     write(Corpus(features=np.eye(2), targets=np.eye(2)), tmp_path / "numbered" / "train.txt")
     assert [p.name for p in (tmp_path / "numbered").iterdir()] == ["train.txt"]
     with pytest.raises(ParameterError, match="expected train, test or validation"):

@@ -55,7 +55,8 @@ def read(
     skip_bad : bool
         Leave out bad lines, which are counted in `corpus.source["skipped"]`, instead of raising.
     problems : Problems, optional
-        Takes note of what was wrong; its own `skip` then holds instead of `skip_bad`.
+        Takes note of what was wrong, for the caller to say; its own `skip` then holds instead of
+        `skip_bad`. Without it, what was skipped is logged.
 
     Examples
     --------
@@ -66,6 +67,7 @@ def read(
     >>> corpus, corpus.source["format"]
     (Corpus(2 texts, 2 labels), 'fasttext')
     """
+    ours = problems is None
     problems = Problems(skip=skip_bad) if problems is None else problems
     if not isinstance(path, str | os.PathLike):
         return from_frame(path, split=split, problems=problems)
@@ -102,7 +104,8 @@ def read(
             )
         known = None if skipped else len(corpus)
         corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
-    _say_skipped(part, problems, skipped)
+    if ours:
+        _say_skipped(part, problems)
     return corpus
 
 
@@ -146,7 +149,7 @@ class Stream:
             if self._exclusions is not None:
                 corpus.excluded = self._exclusions.matrix(batch.origin, len(corpus.labels))
             yield corpus
-        _say_skipped(self.part, problems, problems.count)
+        _say_skipped(self.part, problems)
 
 
 def stream(
@@ -180,9 +183,10 @@ def stream(
     return Stream(part, batch_rows, skip_bad)
 
 
-def _say_skipped(part: Part, problems: Problems, skipped: int) -> None:
-    if skipped:
-        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, skipped, problems.kept[0])
+def _say_skipped(part: Part, problems: Problems) -> None:
+    if problems.count:
+        first = problems.kept[0]
+        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, problems.count, first)
 
 
 def _rows(

@@ -18,6 +18,9 @@ class Bin(NamedTuple):
     high: int
     labels: int
 
+    def __str__(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -42,8 +45,8 @@ class Statistics:
     histogram: tuple[Bin, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as plain numbers and lists, for JSON."""
-        return asdict(self) | {"histogram": [bin._asdict() for bin in self.histogram]}
+        """The figures as plain numbers, for JSON; the histogram as {"1": …, "2-3": …, …}."""
+        return asdict(self) | {"histogram": {str(bin): bin.labels for bin in self.histogram}}
 
 
 def statistics(corpus: Corpus) -> Statistics:

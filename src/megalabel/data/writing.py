@@ -25,7 +25,7 @@ _ENDINGS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".txt": "xc",
-    ".npz": "pecos",
+    ".npz": "npz",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
@@ -45,10 +45,11 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     ----------
     corpus : Corpus
     path : path
-        The file. For PECOS's layout, which is several files, folder and split: `folder/train.npz`.
-    format : "jsonl", "xc", "pecos", "parquet" or "arrow", optional
+        The file. PECOS's layout (npz) is several files in a folder: `folder/train.npz` says folder
+        and split; of a folder alone the split is the one the corpus was read from, or train.
+    format : "jsonl", "xc", "npz", "parquet" or "arrow", optional
         Known by the file's ending where not given: .jsonl (also with .gz or .zst), .txt (XC's
-        text format, which needs features), .npz (PECOS's), .parquet, .arrow.
+        text format, which needs features), .npz, .parquet, .arrow.
 
     Examples
     --------
@@ -71,11 +72,13 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
             raise DataError(f"{format} needs texts; this corpus has features alone: write XC text")
         if corpus.features is not None:
             log.warning("%s: %s holds no features; only the texts are written", path.name, format)
+    if format == "npz" and ending(path)[1] != ".npz":
+        path = path / f"{corpus.source.get('split') or 'train'}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_labels(corpus.labels, path.parent, format)
     _write_exclusions(corpus, path)
-    if format == "pecos":
-        _write_pecos(corpus, path)
+    if format == "npz":
+        _write_npz(corpus, path)
     else:
         _replace(path, lambda aside: _write_file(corpus, aside, format))
 
@@ -94,7 +97,7 @@ def _write_file(corpus: Corpus, path: Path, format: str) -> None:
             jsonl.write_rows(corpus, sink)
 
 
-def _write_pecos(corpus: Corpus, path: Path) -> None:
+def _write_npz(corpus: Corpus, path: Path) -> None:
     from megalabel.data.formats import npz
 
     split = split_in(path)
@@ -117,7 +120,7 @@ def _write_labels(labels: LabelSet, folder: Path, format: str) -> None:
                 file=there[0],
             )
         return
-    if format in ("xc", "pecos") and _same(labels, LabelSet.numbered(len(labels))):
+    if format in ("xc", "npz") and _same(labels, LabelSet.numbered(len(labels))):
         return  # these formats know how many labels there are
 
     def fill(aside: Path) -> None:
