@@ -2,6 +2,7 @@
 
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,27 +132,56 @@ def test_features_left_out_are_said(tmp_path, caplog):
     assert "holds no features" in caplog.text
 
 
-def test_formats_with_features(tmp_path, corpus, monkeypatch):
+@pytest.fixture
+def sparse_formats(monkeypatch):
+    """Stand-ins for the writers of formats with features."""
     import megalabel.data.formats as formats
 
     def write_npz(corpus, folder, split):
-        for name in ("X", "Y"):
-            (type(tmp_path)(folder) / f"{name}.{split}.npz").write_text("npz")
+        kinds = ["Y", *(["X"] if corpus.features is not None else [])]
+        for name in kinds:
+            (Path(folder) / f"{name}.{split}.npz").write_text("npz")
+        (Path(folder) / "output-items.txt").write_text("".join(corpus.labels.names.to_pylist()))
 
     text = types.ModuleType("megalabel.data.formats.sparse_text")
     text.write_xc = lambda corpus, path: path.write_text("2 0 2\n")
     npz = types.ModuleType("megalabel.data.formats.npz")
     npz.write_npz = write_npz
+    npz.find_splits = lambda folder: {p.name.split(".")[1] for p in folder.glob("Y.*.npz")}
     for name, module in (("sparse_text", text), ("npz", npz)):
         monkeypatch.setitem(sys.modules, f"megalabel.data.formats.{name}", module)
         monkeypatch.setattr(formats, name, module, raising=False)
-    write(corpus, tmp_path / "named" / "train.txt")
-    write(corpus, tmp_path / "named" / "tst.npz")
-    names = sorted(p.name for p in (tmp_path / "named").iterdir())
-    assert names == ["X.test.npz", "Y.test.npz", "lbl.jsonl", "train.txt"]
-    write(corpus, tmp_path / "folder", format="npz")
-    assert (tmp_path / "folder" / "X.train.npz").exists()
-    write(Corpus(features=np.eye(2), targets=np.eye(2)), tmp_path / "numbered" / "train.txt")
-    assert [p.name for p in (tmp_path / "numbered").iterdir()] == ["train.txt"]
-    with pytest.raises(ParameterError, match="expected train, test or validation"):
-        write(corpus, tmp_path / "named" / "data.npz")
+
+
+def listed(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.mark.usefixtures("sparse_formats")
+class TestFormatsWithFeatures:
+    def test_xc(self, tmp_path, corpus):
+        write(corpus, tmp_path / "named" / "train.txt")
+        assert listed(tmp_path / "named") == ["lbl.jsonl", "train.txt"]
+        numbered = Corpus(features=np.eye(2), targets=np.eye(2))
+        write(numbered, tmp_path / "numbered" / "train.txt")
+        assert listed(tmp_path / "numbered") == ["train.txt"]
+
+    def test_npz(self, tmp_path, corpus):
+        corpus.excluded = corpus.targets
+        files = ["Y.test.npz", "filter_labels_test.txt", "lbl.jsonl", "output-items.txt"]
+        write(corpus, tmp_path / "a" / "tst.npz")
+        assert listed(tmp_path / "a") == files
+        corpus.source["split"] = "test"
+        write(corpus, tmp_path / "b", format="npz")
+        assert listed(tmp_path / "b") == files
+        with pytest.raises(ParameterError, match="expected train, test or validation"):
+            write(corpus, tmp_path / "b" / "data.npz")
+
+    def test_npz_over_another_corpus(self, tmp_path):
+        first = Corpus(features=np.eye(2), targets=np.eye(2))
+        for name in ("train.npz", "test.npz"):
+            write(first, tmp_path / name)
+        with pytest.raises(DataError, match=r"output-items\.txt: it names other labels, .* train"):
+            write(Corpus(["a"], targets=np.eye(1)), tmp_path / "test.npz")
+        write(Corpus(["a", "b"], targets=np.eye(2)), tmp_path / "test.npz")
+        assert listed(tmp_path) == ["X.train.npz", "Y.test.npz", "Y.train.npz", "output-items.txt"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ _ENDINGS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
+_PART = re.compile(r"[XY]\.(.+)\.(npz|txt)")
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -75,12 +76,21 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     if format == "npz" and ending(path)[1] != ".npz":
         path = path / f"{corpus.source.get('split') or 'train'}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_labels(corpus.labels, path.parent, format)
-    _write_exclusions(corpus, path)
-    if format == "npz":
-        _write_npz(corpus, path)
-    else:
-        _replace(path, lambda aside: _write_file(corpus, aside, format))
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as name:
+        aside = Path(name)
+        _write_labels(corpus.labels, path.parent, aside, format)
+        _write_exclusions(corpus, exclusions_file(path), aside)
+        beside = list(aside.iterdir())
+        stale: list[Path] = []
+        if format == "npz":
+            stale = _write_npz(corpus, path, aside)
+        else:
+            _write_file(corpus, aside / path.name, format)
+        # the corpus itself last: what describes it is then already there
+        for file in [*beside, *sorted(set(aside.iterdir()) - set(beside))]:
+            os.replace(file, path.parent / file.name)
+        for file in stale:
+            file.unlink()
 
 
 def _write_file(corpus: Corpus, path: Path, format: str) -> None:
@@ -97,19 +107,27 @@ def _write_file(corpus: Corpus, path: Path, format: str) -> None:
             jsonl.write_rows(corpus, sink)
 
 
-def _write_npz(corpus: Corpus, path: Path) -> None:
+def _write_npz(corpus: Corpus, path: Path, aside: Path) -> list[Path]:
+    """Write PECOS's files; those of an earlier corpus that would be read with them are returned."""
     from megalabel.data.formats import npz
 
     split = split_in(path)
     if split is None:
         raise ParameterError(f"expected train, test or validation as name, found {path.name}")
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as aside:
-        npz.write_npz(corpus, aside, split)
-        for file in sorted(Path(aside).iterdir()):
-            os.replace(file, path.parent / file.name)
+    npz.write_npz(corpus, aside, split)
+    there, names = path.parent / "output-items.txt", aside / "output-items.txt"
+    others = npz.find_splits(path.parent) - {split}
+    if others and there.exists() and names.exists() and there.read_bytes() != names.read_bytes():
+        raise DataError(f"it names other labels, those of {', '.join(sorted(others))}", file=there)
+    parts = {m[1] for file in aside.iterdir() if (m := _PART.match(file.name))}
+    return [
+        file
+        for file in path.parent.iterdir()
+        if (m := _PART.match(file.name)) and m[1] in parts and not (aside / file.name).exists()
+    ]
 
 
-def _write_labels(labels: LabelSet, folder: Path, format: str) -> None:
+def _write_labels(labels: LabelSet, folder: Path, aside: Path, format: str) -> None:
     if not len(labels):
         return
     if there := find_label_files(folder):
@@ -119,19 +137,12 @@ def _write_labels(labels: LabelSet, folder: Path, format: str) -> None:
                 "align the corpora first, or write to another folder",
                 file=there[0],
             )
-        return
-    if format in ("xc", "npz") and _same(labels, LabelSet.numbered(len(labels))):
-        return  # these formats know how many labels there are
-
-    def fill(aside: Path) -> None:
-        with _output(aside) as sink:
+    elif format not in ("xc", "npz") or not _same(labels, LabelSet.numbered(len(labels))):
+        with _output(aside / "lbl.jsonl") as sink:  # those two know how many labels there are
             jsonl.write_labels(labels, sink)
 
-    _replace(folder / "lbl.jsonl", fill)
 
-
-def _write_exclusions(corpus: Corpus, path: Path) -> None:
-    file = exclusions_file(path)
+def _write_exclusions(corpus: Corpus, file: Path, aside: Path) -> None:
     if corpus.excluded is None:
         if file.exists():
             raise DataError(
@@ -141,8 +152,8 @@ def _write_exclusions(corpus: Corpus, path: Path) -> None:
             )
         return
     row = np.repeat(np.arange(len(corpus)), np.diff(corpus.excluded.indptr))
-    lines = "".join(f"{r} {c}\n" for r, c in zip(row, corpus.excluded.indices, strict=True))
-    _replace(file, lambda aside: aside.write_text(lines))
+    lines = (f"{r} {c}\n" for r, c in zip(row, corpus.excluded.indices, strict=True))
+    (aside / file.name).write_text("".join(lines))
 
 
 def _same(a: LabelSet, b: LabelSet) -> bool:
@@ -156,10 +167,3 @@ def _output(path: Path) -> pa.NativeFile:
     codec = _CODECS.get(path.suffix)
     file = pa.OSFile(str(path), "wb")
     return file if codec is None else pa.CompressedOutputStream(file, codec)
-
-
-def _replace(path: Path, fill: Callable[[Path], object]) -> None:
-    """Write aside, under the same name, then put in place at one stroke."""
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as aside:
-        fill(Path(aside, path.name))
-        os.replace(Path(aside, path.name), path)
