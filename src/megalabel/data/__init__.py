@@ -1,7 +1,28 @@
 """What comes in: corpora, label sets, rankings; readers and writers, splits, built-in corpora."""
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.frames import from_frame
 from megalabel.data.labelset import LabelSet
+from megalabel.data.problems import Problems
 from megalabel.data.ranking import Ranking, Tag
+from megalabel.data.reading import Stream, read, splits_of, stream
+from megalabel.data.splits import split
+from megalabel.data.statistics import Statistics, statistics
+from megalabel.data.writing import write
 
-__all__ = ["Corpus", "LabelSet", "Ranking", "Tag"]
+__all__ = [
+    "Corpus",
+    "LabelSet",
+    "Problems",
+    "Ranking",
+    "Statistics",
+    "Stream",
+    "Tag",
+    "from_frame",
+    "read",
+    "split",
+    "splits_of",
+    "statistics",
+    "stream",
+    "write",
+]

@@ -1,0 +1,94 @@
+"""Which format a file has: known by its first bytes, its name and its first line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from megalabel.data.formats import annif, fasttext, tables
+from megalabel.data.formats.lines import read_head
+
+FORMATS = {
+    "jsonl": "JSON lines (title/content/text with labels or target_ind)",
+    "xc": "the Extreme Classification Repository's text format (a header of three counts)",
+    "svmlight": "svmlight (l1,l2 feature:value …)",
+    "pecos": "PECOS's folder (X.trn.npz, Y.trn.npz, X.trn.txt)",
+    "fasttext": "fastText (__label__name text)",
+    "annif": "Annif's TSV (text, tab, <uri> <uri>)",
+    "csv": "CSV or TSV with a header (title/content/text, labels)",
+    "parquet": "Parquet",
+    "arrow": "Arrow IPC or Feather",
+}
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
+_ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".csv": "csv",
+}
+_SPARSE_START = re.compile(r"\s*[-+.\d]")
+
+
+def stem(path: Path) -> str:
+    """The file's name without compression and format endings."""
+    return ending(path)[0]
+
+
+def ending(path: Path) -> tuple[str, str]:
+    """The file's stem, and its ending without that of a compression."""
+    name = path.name
+    for compression in (".gz", ".zst"):
+        name = name.removesuffix(compression)
+    base, dot, last = name.rpartition(".")
+    return (base, dot + last.lower()) if base else (name, "")
+
+
+def first_line(path: Path) -> str:
+    """The first line of a file that is not blank, as far as its first bytes hold it."""
+    for line in read_head(path).split(b"\n"):
+        if line.strip():
+            return line.decode(errors="replace").rstrip("\r")
+    return ""
+
+
+def detect(path: Path) -> str | None:
+    """The format of a file, or None if it looks like no corpus."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+    for magic, name in _MAGIC.items():
+        if start.startswith(magic):
+            return name
+    if start.startswith(b"PK\x03\x04") or ending(path)[1] in (".npz", ".npy"):
+        return None
+    line = first_line(path)
+    by_name = _ENDINGS.get(ending(path)[1])
+    if by_name == "jsonl":
+        # an object that goes on in the next lines is a settings file, not a corpus
+        return None if ending(path)[1] == ".json" and line.strip() in ("{", "[") else "jsonl"
+    if annif.looks_like_corpus(line):
+        return "annif"
+    if annif.looks_like_vocabulary(line):
+        return None
+    if by_name is not None:
+        return by_name
+    if ending(path)[1] in (".tsv", ".txt") and tables.delimiter_of(line) is not None:
+        return "csv"
+    if line.lstrip().startswith("{"):
+        return "jsonl"
+    if fasttext.looks_like_corpus(read_head(path)):
+        return "fasttext"
+    return _sparse(line)
+
+
+def _sparse(line: str) -> str | None:
+    if not _SPARSE_START.match(line):
+        return None
+    from megalabel.data.formats import sparse_text
+
+    if sparse_text.looks_like_xc(line):
+        return "xc"
+    return "svmlight" if sparse_text.looks_like_svmlight(line) else None

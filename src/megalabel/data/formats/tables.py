@@ -1,0 +1,258 @@
+"""Tables: CSV and TSV with a header, Parquet, and Arrow's file and stream formats.
+
+The columns are those of JSON lines: title, content and/or text; uid or id; labels as a list of
+names or one string that `;` or `|` separates, or target_ind, with target_rel.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from megalabel.data.corpus import Corpus
+from megalabel.data.formats.columns import FIELDS, TEXT_FIELDS, columns, text_columns
+from megalabel.data.formats.lines import BLOCK, open_input, read_head
+from megalabel.data.formats.rows import Rows, gather
+from megalabel.data.labelset import LabelSet
+from megalabel.data.problems import Problems
+from megalabel.errors import DataError
+
+_DELIMITERS = ",\t;"
+
+
+def delimiter_of(header: str) -> str | None:
+    """What separates the columns of a header, or None if it names no column of text."""
+    for delimiter in _DELIMITERS:
+        if {name.lower() for name in _names(header, delimiter)} & set(TEXT_FIELDS):
+            return delimiter
+    return None
+
+
+def _names(header: str, delimiter: str) -> list[str]:
+    return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+
+
+def read_csv(
+    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+) -> Iterator[Rows]:
+    """The rows of a CSV or TSV file with a header, some at a time."""
+    import pyarrow.csv
+
+    header = read_head(path).split(b"\n", 1)[0].decode(errors="replace").strip()
+    delimiter = delimiter_of(header)
+    if delimiter is None:
+        raise DataError(
+            f"expected a header with title, content or text, found {header[:60]!r}",
+            file=path,
+            line=1,
+        )
+    wanted = {name for name in _names(header, delimiter) if name.lower() in FIELDS}
+    lines = _Lines(path, delimiter)
+    bad: list[int] = []  # rows with too few or too many columns
+
+    def handle(row: Any) -> str:
+        bad.append(row.number - 2)  # Arrow counts the header as row 1
+        message = f"expected {row.expected_columns} columns, found {row.actual_columns}"
+        if problems.skip:
+            problems.add(message, file=path, line=lines.of(bad[-1]))
+            return "skip"
+        failure.append(message)
+        return "error"
+
+    failure: list[str] = []
+    done = 0
+    try:
+        with open_input(path) as source:
+            reader = pyarrow.csv.open_csv(
+                source,
+                # bytes, as Arrow does not say which row is not UTF-8; one thread, so that it
+                # says which row has too many columns
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, block_size=BLOCK if batch_rows is None else BLOCK >> 3
+                ),
+                pyarrow.csv.ParseOptions(
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handle
+                ),
+                pyarrow.csv.ConvertOptions(
+                    include_columns=sorted(wanted),
+                    column_types=dict.fromkeys(wanted, pa.large_binary()),
+                ),
+            )
+            for batch in reader:
+                origin = np.arange(done, done + len(batch) + len(bad))
+                origin = origin[~np.isin(origin, bad)][: len(batch)]
+                done = int(origin[-1]) + 1 if len(origin) else done
+                yield _decoded_rows(batch, origin, lines, path, problems, labels)
+    except (pa.ArrowInvalid, OSError) as error:
+        if failure:
+            raise DataError(failure[0], file=path, line=lines.of(bad[-1])) from None
+        reason = "truncated: it ends early" if "truncated" in str(error).lower() else str(error)
+        raise DataError(f"the file is not a whole table: {reason}", file=path) from None
+
+
+def _decoded_rows(
+    batch: pa.RecordBatch,
+    origin: np.ndarray,
+    lines: _Lines,
+    path: Path,
+    problems: Problems,
+    labels: LabelSet | None,
+) -> Rows:
+    good = np.ones(len(origin), bool)
+    found: dict[str, pa.Array] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            found[name.lower()] = column.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            values = []
+            for i, value in enumerate(column.to_pylist()):
+                try:
+                    values.append(value.decode())
+                except UnicodeDecodeError:
+                    values.append("")
+                    if good[i]:
+                        problems.add(
+                            f"column {name}: expected UTF-8 text, found other bytes",
+                            file=path,
+                            line=lines.of(int(origin[i])),
+                        )
+                    good[i] = False
+            found[name.lower()] = pa.array(values, pa.large_string())
+    table = pa.table(found).filter(pa.array(good))
+    origin = origin[good]
+    return gather(
+        columns(table, path),
+        path,
+        problems,
+        labels,
+        origin=origin,
+        line_of=lambda i: lines.of(int(origin[i])),
+    )
+
+
+class _Lines:
+    """On which line each row of a CSV file starts; looked up only when something is wrong."""
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        self.path, self.delimiter = path, delimiter
+        self._starts: list[int] | None = None
+
+    def of(self, row: int) -> int | None:
+        """The line of a row, counted from 0 after the header."""
+        if self._starts is None:
+            self._starts = self._find()
+        return self._starts[row + 1] if row + 1 < len(self._starts) else None
+
+    def _find(self) -> list[int]:
+        starts, last = [], 0
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            with open_input(self.path) as source:
+                text = io.TextIOWrapper(source, "utf-8-sig", errors="replace", newline="")
+                reader = csv.reader(text, delimiter=self.delimiter)
+                for fields in reader:
+                    if fields:  # not a blank line
+                        starts.append(last + 1)
+                    last = reader.line_num
+        except (OSError, csv.Error):  # what is wrong is said elsewhere
+            pass
+        finally:
+            csv.field_size_limit(limit)
+        return starts
+
+
+def read_parquet(
+    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+) -> Iterator[Rows]:
+    """The rows of a Parquet file, all at once or `batch_rows` at a time."""
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
+            text_columns(file.schema_arrow.names, path)
+            wanted = [name for name in file.schema_arrow.names if name in FIELDS]
+            tables = (
+                [file.read(wanted)]
+                if batch_rows is None
+                else (pa.table(b) for b in file.iter_batches(batch_rows, columns=wanted))
+            )
+            yield from _rows_of_tables(tables, path, problems, labels)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"the Parquet file is damaged: {error}", file=path) from None
+
+
+def read_arrow(
+    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+) -> Iterator[Rows]:
+    """The rows of an Arrow file, mapped from disk: one record batch of texts is never copied."""
+    try:
+        tables = _mapped(path, batch_rows)
+        yield from _rows_of_tables(tables, path, problems, labels)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"the Arrow file is damaged: {error}", file=path) from None
+
+
+def _mapped(path: Path, batch_rows: int | None) -> Iterator[pa.Table]:
+    source = pa.memory_map(str(path))
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    if is_file:
+        reader = pa.ipc.open_file(source)
+        batches = map(reader.get_batch, range(reader.num_record_batches))
+    else:
+        reader = batches = pa.ipc.open_stream(source)
+    text_columns(reader.schema.names, path)
+    if batch_rows is None:
+        yield pa.Table.from_batches(batches, reader.schema)
+        return
+    for batch in batches:
+        for start in range(0, batch.num_rows, batch_rows):
+            yield pa.table(batch.slice(start, batch_rows))
+
+
+def _rows_of_tables(
+    tables: Any, path: Path, problems: Problems, labels: LabelSet | None
+) -> Iterator[Rows]:
+    done = 0
+    for table in tables:
+        known = table.select([name for name in table.column_names if name in FIELDS])
+        known.validate(full=True)
+        origin = np.arange(done, done + table.num_rows)
+        done += table.num_rows
+        yield gather(columns(known, path), path, problems, labels, origin=origin)
+
+
+def to_table(corpus: Corpus) -> pa.Table:
+    """The texts of a corpus as a table: uid, text, and labels by number."""
+    targets = corpus.targets
+    found = {} if corpus.ids is None else {"uid": corpus.ids}
+    found["text"] = corpus.texts
+    if len(corpus.labels):
+        offsets = pa.array(targets.indptr, pa.int64())
+        numbers = pa.array(targets.indices, pa.int32())
+        found["target_ind"] = pa.LargeListArray.from_arrays(offsets, numbers)
+        if (targets.data != 1).any():
+            relevance = pa.array(targets.data, pa.float32())
+            found["target_rel"] = pa.LargeListArray.from_arrays(offsets, relevance)
+    return pa.table(found)
+
+
+def write_parquet(corpus: Corpus, path: Path) -> None:
+    """Write the texts of a corpus as a Parquet file."""
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(to_table(corpus), path, compression="zstd")
+
+
+def write_arrow(corpus: Corpus, path: Path) -> None:
+    """Write the texts of a corpus as an Arrow file: one batch, so that it can be mapped whole."""
+    table = to_table(corpus)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)

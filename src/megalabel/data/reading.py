@@ -1,0 +1,244 @@
+"""`read` and `stream`: a corpus from a file, a folder or a table, its format known by looking."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from megalabel.data.corpus import Corpus
+from megalabel.data.folders import Part, find_exclusions, find_labels, find_parts, locate
+from megalabel.data.formats import annif, fasttext, jsonl, tables
+from megalabel.data.formats.rows import Rows
+from megalabel.data.frames import from_frame
+from megalabel.data.labelset import LabelSet
+from megalabel.data.problems import Problems
+from megalabel.errors import DataError, ParameterError, ShapeError
+
+log = logging.getLogger(__name__)
+
+# Formats with texts: each gives checked rows, some at a time.
+_ROWS: dict[str, Callable[[Path, LabelSet | None, Problems, int | None], Iterator[Rows]]] = {
+    "jsonl": jsonl.read_rows,
+    "fasttext": fasttext.read_rows,
+    "annif": annif.read_rows,
+    "csv": tables.read_csv,
+    "parquet": tables.read_parquet,
+    "arrow": tables.read_arrow,
+}
+
+
+def read(
+    path: Any,
+    split: str | None = None,
+    *,
+    format: str | None = None,
+    skip_bad: bool = False,
+    problems: Problems | None = None,
+) -> Corpus:
+    """Read a corpus; its format is known by its name, its first bytes and its first line.
+
+    Parameters
+    ----------
+    path : path, or a pandas or polars frame, an Arrow table, a Hugging Face dataset
+        A file, or a folder with the parts of a corpus (train/trn, test/tst, validation/dev). A
+        label file (`lbl.jsonl`, or an Annif vocabulary) beside a corpus gives its labels.
+    split : str, optional
+        Which part of the folder: "train", "test" or "validation". Not needed where there is one.
+    format : str, optional
+        jsonl, xc, svmlight, pecos, fasttext, annif, csv, parquet or arrow, where looking is not
+        enough.
+    skip_bad : bool
+        Leave out bad lines, which are counted in `corpus.source["skipped"]`, instead of raising.
+    problems : Problems, optional
+        Takes note of what was wrong, for the caller to say; its own `skip` then holds instead of
+        `skip_bad`. Without it, what was skipped is logged.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "train.txt"
+    >>> _ = file.write_text("__label__dress a red dress\\n__label__jeans blue jeans\\n")
+    >>> corpus = read(file)
+    >>> corpus, corpus.source["format"]
+    (Corpus(2 texts, 2 labels), 'fasttext')
+    """
+    ours = problems is None
+    problems = Problems(skip=skip_bad) if problems is None else problems
+    if not isinstance(path, str | os.PathLike):
+        return from_frame(path, split=split, problems=problems)
+    before = problems.count
+    part = locate(Path(path), split, format)
+    labels = find_labels(part)
+    if part.format in _ROWS:
+        rows = list(_rows(part, labels, problems, None))
+        if not any(map(len, rows)):
+            skipped = problems.count - before
+            raise DataError(
+                f"all {skipped} rows are bad; the first: {problems.kept[0].message}"
+                if skipped and problems.kept
+                else "the file is empty: expected at least one text",
+                file=part.files[0],
+            )
+        whole = Rows.concat([r for r in rows if len(r)])
+        corpus, origin = whole.to_corpus(labels), whole.origin
+    else:
+        corpus = _named(_read_sparse(part, problems), labels, part)
+        origin = np.arange(len(corpus))
+    skipped = problems.count - before
+    corpus.source = {
+        "path": part.shown,
+        "format": part.format,
+        "split": part.split,
+        "skipped": skipped,
+    }
+    if (exclusions := find_exclusions(part)) is not None:
+        if skipped and part.format not in _ROWS:
+            raise DataError(
+                "its rows cannot be told once lines have been skipped; mend those lines first",
+                file=exclusions.path,
+            )
+        known = None if skipped else len(corpus)
+        corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
+    if ours:
+        _say_skipped(part, problems)
+    return corpus
+
+
+def splits_of(folder: str | os.PathLike[str]) -> list[str]:
+    """The names of the parts a folder holds.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("trn.txt", "tst.txt"):
+    ...     _ = (folder / name).write_text("__label__dress a red dress")
+    >>> splits_of(folder)
+    ['train', 'test']
+    """
+    if not Path(folder).is_dir():
+        raise DataError("no such folder", file=Path(folder))
+    return list(find_parts(Path(folder)))
+
+
+class Stream:
+    """The batches of a corpus too large for memory; each iteration reads it anew.
+
+    `labels` is the label set of all batches where a label file gives one, else None and each
+    batch has its own. `problems` holds what was wrong in the latest iteration.
+    """
+
+    def __init__(self, part: Part, batch_rows: int, skip_bad: bool) -> None:
+        self.part, self.batch_rows, self.skip_bad = part, batch_rows, skip_bad
+        self.labels = find_labels(part)
+        self.problems = Problems(skip=skip_bad)
+        # they number the labels of the whole corpus, so mean nothing to a batch with its own
+        self._exclusions = None if self.labels is None else find_exclusions(part)
+
+    def __iter__(self) -> Iterator[Corpus]:
+        self.problems = problems = Problems(skip=self.skip_bad)
+        source = {"path": self.part.shown, "format": self.part.format, "split": self.part.split}
+        rows = _rows(self.part, self.labels, problems, self.batch_rows)
+        for batch in _rebatched(rows, self.batch_rows):
+            corpus = batch.to_corpus(self.labels, source)
+            if self._exclusions is not None:
+                corpus.excluded = self._exclusions.matrix(batch.origin, len(corpus.labels))
+            yield corpus
+        _say_skipped(self.part, problems)
+
+
+def stream(
+    path: str | os.PathLike[str],
+    split: str | None = None,
+    batch_rows: int = 65536,
+    *,
+    format: str | None = None,
+    skip_bad: bool = False,
+) -> Stream:
+    """Read a corpus with texts in batches, as often as wanted, never holding all of it.
+
+    Parameters are those of `read`. Without a label file each batch has its own label set.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "train.txt"
+    >>> _ = file.write_text("__label__dress a red dress\\n__label__jeans blue jeans\\n")
+    >>> [len(batch) for batch in stream(file, batch_rows=1)]
+    [1, 1]
+    """
+    if batch_rows < 1:
+        raise ParameterError(f"batch_rows must be at least 1, not {batch_rows}")
+    part = locate(Path(path), split, format)
+    if part.format not in _ROWS:
+        raise DataError(
+            f"{part.format} cannot be streamed, only formats with texts: {', '.join(_ROWS)}",
+            file=part.files[0],
+        )
+    return Stream(part, batch_rows, skip_bad)
+
+
+def _say_skipped(part: Part, problems: Problems) -> None:
+    if problems.count:
+        first = problems.kept[0]
+        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, problems.count, first)
+
+
+def _rows(
+    part: Part, labels: LabelSet | None, problems: Problems, batch_rows: int | None
+) -> Iterator[Rows]:
+    """The rows of all files of a part, their origins counted through."""
+    done = 0
+    for path in part.files:
+        last = -1
+        for rows in _ROWS[part.format](path, labels, problems, batch_rows):
+            if len(rows):
+                last = int(rows.origin[-1])
+                rows.origin = rows.origin + done
+                yield rows
+        done += last + 1
+
+
+def _rebatched(parts: Iterator[Rows], size: int) -> Iterator[Rows]:
+    """The same rows in batches of exactly `size`, the last one smaller."""
+    held: list[Rows] = []
+    for part in parts:
+        start, count = 0, sum(map(len, held))
+        while count + len(part) - start >= size:
+            stop = start + size - count
+            yield Rows.concat([*held, part.slice(start, stop)])
+            held, count, start = [], 0, stop
+        if start < len(part):
+            held.append(part.slice(start, len(part)))
+    if held:
+        yield Rows.concat(held)
+
+
+def _read_sparse(part: Part, problems: Problems) -> Corpus:
+    """Formats with features, which are read whole."""
+    if part.format == "pecos":
+        from megalabel.data.formats import npz
+
+        return npz.read_pecos(part.folder, str(part.split), problems)
+    from megalabel.data.formats import sparse_text
+
+    if part.format == "xc":
+        return sparse_text.read_xc(part.files[0], problems)
+    return sparse_text.read_svmlight(part.files[0], problems)
+
+
+def _named(corpus: Corpus, labels: LabelSet | None, part: Part) -> Corpus:
+    """The corpus with the labels of a label file in place of numbers."""
+    if labels is None:
+        return corpus
+    if len(labels) != len(corpus.labels):
+        raise ShapeError(
+            f"{part.shown} has {len(corpus.labels)} labels, the label file beside it {len(labels)}"
+        )
+    corpus.labels = labels
+    return corpus
