@@ -10,7 +10,7 @@ tail of the lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -67,8 +67,11 @@ class Shop:
         self.category_start, self.type_start, self.style_start = starts[1:4]
         self.group_start, self.facet_start, self.line_start = starts[4:7]
         self._lay_out_words()
-        # Zipf's law with a blunted head, in integers: exact sums, so exact draws on every machine
+        # Zipf's law with a blunted head, and on top of it one text a line as far as half of the
+        # texts reach; in integers, so that sums and draws are exact on every machine
         weights = (1 << 40) // (np.arange(self.lines, dtype=np.int64) + 2)
+        uniform = min(self.lines, texts // 2)
+        weights += int(weights.sum()) * uniform // (max(texts - uniform, 1) * self.lines)
         self.popularity = np.cumsum(weights)
         self._weights = weights
 
@@ -205,7 +208,7 @@ class Shop:
         levels: list[tuple[str, pa.Array, pa.Array]] = [
             _level(
                 "department", self.department_names,
-                [f"{d}: everything the shop sells for {d.lower()}." for d in self.department_names],
+                [f"{name}, a department of the shop." for name in self.department_names],
             ),
             _level(
                 "category", self.category_names,
@@ -314,7 +317,8 @@ class Shop:
         p = 1 / (1 + C / sqrt(count + b)), C = removal (ln texts - 1) sqrt(b + 1). The exponent 1/2
         is that of the Wikipedia data sets, and a square root is exact where a power is not.
         """
-        logarithm = float(Decimal(self.texts).ln())  # correctly rounded, unlike math.log
+        # correctly rounded, unlike math.log, and whatever precision the caller has set
+        logarithm = float(Context(prec=28).ln(Decimal(self.texts)))
         constant = self.removal * max(logarithm - 1.0, 0.0) * float(np.sqrt(1.4))
         return np.asarray(1.0 / (1.0 + constant / np.sqrt(self.expected_counts + 0.4)))
 
