@@ -92,7 +92,7 @@ def generate(
         Another draw of the labels for the same texts, from the same probabilities.
     removal : float
         How strongly labels go missing: 0 not at all, 1 as in the propensity law of Jain, Prabhu
-        and Varma (2016), which keeps one in seven of the rarest of 2,000 labels.
+        and Varma (2016), which keeps one in six of the rarest of 2,000 labels.
 
     Examples
     --------
