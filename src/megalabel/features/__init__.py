@@ -1,1 +1,5 @@
 """Text to vectors."""
+
+from megalabel.features.tfidf import Tfidf
+
+__all__ = ["Tfidf"]
