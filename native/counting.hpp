@@ -95,21 +95,23 @@ void each_piece(const Strings& texts, Body&& body) {
 template <class State>
 class Workers {
   public:
-    explicit Workers(std::function<State()> make) : make_(std::move(make)) {}
+    explicit Workers(std::function<State(std::size_t)> make) : make_(std::move(make)) {}
 
     template <class Body>
     void lend(Body&& body) {
         std::size_t number;
+        State* state;
         {
             std::lock_guard lock(mutex_);
             if (idle_.empty()) {
                 idle_.push_back(states_.size());
-                states_.push_back(std::make_unique<State>(make_()));
+                states_.push_back(std::make_unique<State>(make_(states_.size())));
             }
             number = idle_.back();
+            state = states_[number].get();
             idle_.pop_back();
         }
-        body(*states_[number], number);
+        body(*state, number);
         std::lock_guard lock(mutex_);
         idle_.push_back(number);
     }
@@ -117,7 +119,7 @@ class Workers {
     const std::vector<std::unique_ptr<State>>& states() const { return states_; }
 
   private:
-    std::function<State()> make_;
+    std::function<State(std::size_t)> make_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<State>> states_;
     std::vector<std::size_t> idle_;
@@ -131,12 +133,13 @@ class Pipeline {
 
     void operator()(const char* begin, std::uint32_t length) {
         std::uint32_t hash = target_.hash(begin, length);
-        target_.prefetch(hash);
+        target_.prefetch_slot(hash);
         waiting_[count_++] = {begin, length, hash};
         if (count_ == kAhead) drain();
     }
 
     void drain() {
+        for (std::size_t i = 0; i < count_; ++i) target_.prefetch_term(waiting_[i].hash);
         for (std::size_t i = 0; i < count_; ++i)
             target_.visit(waiting_[i].begin, waiting_[i].length, waiting_[i].hash);
         count_ = 0;
@@ -153,22 +156,34 @@ class Pipeline {
     std::size_t count_ = 0;
 };
 
-// The terms one worker has met. A row's cells are found again through the term's entry, so that
-// counting needs no sorting and no second table.
+// The terms one worker has met. A row's cells are found again through the term's record, so that
+// counting needs no sorting and no second table. A record and its term lie side by side: finding a
+// term takes two lines of memory, both asked for ahead of time.
 class TermTable {
   public:
-    struct Entry {
-        const char* begin;
-        std::uint32_t length, text_count;
-        std::uint32_t row, position;  // the last text it was seen in, and its cell there
+    struct Record {
         std::uint64_t count;
+        std::uint32_t text_count;
+        std::uint32_t number, table;
+        std::uint32_t length;
+        std::uint32_t row, position;  // the last text it was seen in, and its cell there
+
+        const char* begin() const { return reinterpret_cast<const char*>(this + 1); }
+        std::span<const std::uint8_t> term() const {
+            return {reinterpret_cast<const std::uint8_t*>(begin()), length};
+        }
     };
 
-    explicit TermTable(bool keep_rows) : keep_rows_(keep_rows), slots_(1 << 12) {}
+    TermTable(std::size_t table, bool keep_rows)
+        : table_(static_cast<std::uint32_t>(table)), keep_rows_(keep_rows), slots_(1 << 12) {}
 
     static std::uint32_t hash(const char* p, std::size_t n) { return term_hash(p, n); }
-    void prefetch(std::uint32_t hash) const {
+    void prefetch_slot(std::uint32_t hash) const {
         __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
+    }
+    void prefetch_term(std::uint32_t hash) const {
+        std::uint64_t slot = slots_[hash & (slots_.size() - 1)];
+        if (slot != 0) __builtin_prefetch(&at(slot));
     }
 
     void start_row(std::uint32_t row) {
@@ -180,70 +195,84 @@ class TermTable {
     }
 
     void visit(const char* begin, std::uint32_t length, std::uint32_t hash) {
-        Entry& entry = entries[find_or_add(begin, length, hash)];
-        ++entry.count;
-        if (entry.row == row_) {
-            if (keep_rows_) ++cells[entry.position];
+        Record& record = find_or_add(begin, length, hash);
+        ++record.count;
+        if (record.row == row_) {
+            if (keep_rows_) ++cells[record.position];
             return;
         }
-        entry.row = row_;
-        ++entry.text_count;
+        record.row = row_;
+        ++record.text_count;
         if (!keep_rows_) return;
-        entry.position = static_cast<std::uint32_t>(cells.size());
-        cells.push_back(cell(&entry - entries.data(), 1));
+        record.position = static_cast<std::uint32_t>(cells.size());
+        cells.push_back(cell(record.number, 1));
     }
 
-    std::vector<Entry> entries;
+    const std::vector<const Record*>& records() const { return records_; }
+
     std::vector<std::uint64_t> cells;
 
   private:
-    std::size_t find_or_add(const char* begin, std::uint32_t length, std::uint32_t hash) {
-        std::size_t mask = slots_.size() - 1, at = hash & mask;
-        for (; slots_[at] != 0; at = (at + 1) & mask) {
-            if (static_cast<std::uint32_t>(slots_[at] >> 32) != hash) continue;
-            std::size_t number = (slots_[at] & 0xFFFFFFFF) - 1;
-            const Entry& entry = entries[number];
-            if (entry.length == length && same_term(entry.begin, begin, length)) return number;
-        }
-        if (entries.size() >= std::numeric_limits<std::int32_t>::max())
-            throw std::invalid_argument("more than two billion different terms");
-        slots_[at] = std::uint64_t{hash} << 32 | (entries.size() + 1);
-        entries.push_back({store(begin, length), length, 0, kNoRow, 0, 0});
-        if (entries.size() * 2 > slots_.size()) grow();
-        return entries.size() - 1;
+    // Records lie in chunks; their place is counted in eight bytes, so that 32 bits reach 32 GiB.
+    static constexpr std::size_t kUnit = 8, kChunkBits = 17, kChunkUnits = 1 << kChunkBits;
+    static constexpr std::uint32_t kNoRow = std::numeric_limits<std::uint32_t>::max();
+
+    Record& at(std::uint64_t slot) const {
+        auto place = static_cast<std::uint32_t>(slot);
+        return *reinterpret_cast<Record*>(chunks_[place >> kChunkBits].get() +
+                                          (place & (kChunkUnits - 1)) * kUnit);
     }
 
-    const char* store(const char* begin, std::size_t length) {
-        if (room_ < length + kReadable) {
-            room_ = std::max<std::size_t>(std::size_t{1} << 20, length + kReadable);
-            arena_.push_back(std::make_unique_for_overwrite<char[]>(room_));
-            free_ = arena_.back().get();
+    Record& find_or_add(const char* begin, std::uint32_t length, std::uint32_t hash) {
+        std::size_t mask = slots_.size() - 1, i = hash & mask;
+        for (; slots_[i] != 0; i = (i + 1) & mask) {
+            if (static_cast<std::uint32_t>(slots_[i] >> 32) != hash) continue;
+            Record& record = at(slots_[i]);
+            if (record.length == length && same_term(record.begin(), begin, length)) return record;
         }
-        char* place = free_;
-        std::memcpy(place, begin, length);
-        free_ += length;
-        room_ -= length;
+        std::uint64_t slot = slots_[i] = std::uint64_t{hash} << 32 | store(begin, length);
+        if (records_.size() * 2 > slots_.size()) grow();
+        return at(slot);
+    }
+
+    std::uint32_t store(const char* begin, std::uint32_t length) {
+        std::size_t units = (sizeof(Record) + length + kUnit - 1) / kUnit;
+        // room for reading a little past the end of the last term
+        if (next_ + units + kReadable / kUnit > chunks_.size() * kChunkUnits) {
+            next_ = std::max<std::size_t>(chunks_.size() * kChunkUnits, 1);  // 0 is an empty slot
+            std::size_t chunks = (units + kReadable / kUnit) / kChunkUnits + 1;
+            chunks_.push_back(std::make_unique_for_overwrite<char[]>(chunks * kChunkUnits * kUnit));
+            chunks_.resize(chunks_.size() + chunks - 1);  // a long term takes several in one
+        }
+        if (next_ + units > std::numeric_limits<std::uint32_t>::max())
+            throw std::invalid_argument("too many terms; set max_df, or give texts in batches");
+        auto place = static_cast<std::uint32_t>(next_);
+        next_ += units;
+        auto number = static_cast<std::uint32_t>(records_.size());
+        Record& record = *new (&at(place)) Record{0, 0, number, table_, length, kNoRow, 0};
+        std::memcpy(reinterpret_cast<char*>(&record + 1), begin, length);
+        records_.push_back(&record);
         return place;
     }
 
     void grow() {
-        std::vector<std::uint64_t> larger(slots_.size() * 4);
+        std::vector<std::uint64_t> larger(slots_.size() * 2);
         std::size_t mask = larger.size() - 1;
         for (std::uint64_t slot : slots_) {
             if (slot == 0) continue;
-            std::size_t at = (slot >> 32) & mask;
-            while (larger[at] != 0) at = (at + 1) & mask;
-            larger[at] = slot;
+            std::size_t i = (slot >> 32) & mask;
+            while (larger[i] != 0) i = (i + 1) & mask;
+            larger[i] = slot;
         }
         slots_ = std::move(larger);
     }
 
-    static constexpr std::uint32_t kNoRow = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t table_;
     bool keep_rows_;
-    std::vector<std::uint64_t> slots_;
-    std::vector<std::unique_ptr<char[]>> arena_;
-    char* free_ = nullptr;
-    std::size_t room_ = 0;
+    std::vector<std::uint64_t> slots_;  // hash << 32 | place
+    std::vector<std::unique_ptr<char[]>> chunks_;
+    std::size_t next_ = 0;
+    std::vector<const Record*> records_;
     std::uint32_t row_ = kNoRow;
     std::size_t row_begin_ = 0;
 };
@@ -251,89 +280,81 @@ class TermTable {
 struct Counted {
     Terms terms;
     std::vector<Piece> pieces;                       // if rows are kept, in the order of the texts
-    std::vector<std::vector<std::int32_t>> numbers;  // of each worker's entries among the terms
+    std::vector<std::vector<std::int32_t>> numbers;  // of each worker's terms among the terms
 };
 
 // Sorts and joins what the workers have found. Terms are dealt out by their first two bytes, so
 // that the parts can be sorted in parallel and each part's duplicates are side by side.
 inline void merge_tables(const std::vector<const TermTable*>& tables, Counted& result) {
+    using Record = TermTable::Record;
     struct Item {
         std::uint64_t prefix;  // the first eight bytes, most significant first
-        std::uint32_t table, number;
+        const Record* record;
     };
-    auto entry_of = [&](const Item& item) -> const TermTable::Entry& {
-        return tables[item.table]->entries[item.number];
-    };
-    auto prefix_of = [](const TermTable::Entry& e) {
-        return __builtin_bswap64(load8(e.begin) & first_bytes(e.length));
+    auto prefix_of = [](const Record* r) {
+        return __builtin_bswap64(load8(r->begin()) & first_bytes(r->length));
     };
     std::vector<std::size_t> begins((1 << 16) + 1);
-    for (const auto& table : tables)
-        for (const auto& entry : table->entries) ++begins[(prefix_of(entry) >> 48) + 1];
+    for (const auto* table : tables)
+        for (const auto* record : table->records()) ++begins[(prefix_of(record) >> 48) + 1];
     std::partial_sum(begins.begin(), begins.end(), begins.begin());
     Buffer<Item> items(begins.back());
-    {
-        auto next = begins;
-        for (std::uint32_t t = 0; t < tables.size(); ++t)
-            for (std::uint32_t i = 0; i < tables[t]->entries.size(); ++i) {
-                std::uint64_t prefix = prefix_of(tables[t]->entries[i]);
-                items[next[prefix >> 48]++] = {prefix, t, i};
-            }
-    }
-    std::vector<std::size_t> parts;
-    for (std::size_t b = 0; b + 1 < begins.size(); ++b)
-        if (begins[b] < begins[b + 1]) parts.push_back(b);
-    auto less = [&](const Item& a, const Item& b) {
-        if (a.prefix != b.prefix) return a.prefix < b.prefix;
-        const auto &x = entry_of(a), &y = entry_of(b);
-        int order = std::memcmp(x.begin, y.begin, std::min(x.length, y.length));
-        return order != 0 ? order < 0 : x.length < y.length;
+    auto next = begins;
+    for (const auto* table : tables)
+        for (const auto* record : table->records()) {
+            std::uint64_t prefix = prefix_of(record);
+            items[next[prefix >> 48]++] = {prefix, record};
+        }
+    std::vector<std::span<Item>> parts;
+    for (std::size_t i = 0; i + 1 < begins.size(); ++i)
+        if (begins[i] < begins[i + 1])
+            parts.emplace_back(items.data.get() + begins[i], items.data.get() + begins[i + 1]);
+
+    auto order = [](const Item& a, const Item& b) {
+        return a.prefix != b.prefix ? (a.prefix < b.prefix ? -1 : 1)
+                                    : compare(a.record->term(), b.record->term());
     };
-    auto same = [&](const Item& a, const Item& b) {
-        const auto &x = entry_of(a), &y = entry_of(b);
-        return a.prefix == b.prefix && x.length == y.length &&
-               std::memcmp(x.begin, y.begin, x.length) == 0;
+    auto is_new = [&](std::span<Item> part, std::size_t i) {
+        return i == 0 || order(part[i - 1], part[i]) != 0;
     };
-    std::vector<std::size_t> term_begins(parts.size() + 1), byte_begins(parts.size() + 1);
+    std::vector<std::size_t> terms_before(parts.size() + 1), bytes_before(parts.size() + 1);
     parallel_for(parts.size(), 4, [&](std::size_t first, std::size_t last) {
         for (std::size_t p = first; p < last; ++p) {
-            Item *begin = items.data.get() + begins[parts[p]],
-                 *end = items.data.get() + begins[parts[p] + 1];
-            std::sort(begin, end, less);
-            for (Item* item = begin; item < end; ++item) {
-                if (item > begin && same(item[-1], *item)) continue;
-                ++term_begins[p + 1];
-                byte_begins[p + 1] += entry_of(*item).length;
+            auto part = parts[p];
+            std::sort(part.begin(), part.end(),
+                      [&](const Item& a, const Item& b) { return order(a, b) < 0; });
+            for (std::size_t i = 0; i < part.size(); ++i) {
+                if (!is_new(part, i)) continue;
+                ++terms_before[p + 1];
+                bytes_before[p + 1] += part[i].record->length;
             }
         }
     });
-    std::partial_sum(term_begins.begin(), term_begins.end(), term_begins.begin());
-    std::partial_sum(byte_begins.begin(), byte_begins.end(), byte_begins.begin());
-    if (term_begins.back() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+    std::partial_sum(terms_before.begin(), terms_before.end(), terms_before.begin());
+    std::partial_sum(bytes_before.begin(), bytes_before.end(), bytes_before.begin());
+    std::size_t count = terms_before.back();
+    if (count > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
         throw std::invalid_argument("more than two billion different terms");
 
     Terms& terms = result.terms;
-    terms.offsets.resize(term_begins.back() + 1);
-    terms.data.resize(byte_begins.back());
-    terms.text_counts.resize(term_begins.back());
-    terms.counts.resize(term_begins.back());
-    for (const auto& table : tables) result.numbers.emplace_back(table->entries.size());
+    terms.offsets.resize(count + 1);
+    terms.data.resize(bytes_before.back());
+    terms.text_counts.resize(count);
+    terms.counts.resize(count);
+    for (const auto* table : tables) result.numbers.emplace_back(table->records().size());
     parallel_for(parts.size(), 4, [&](std::size_t first, std::size_t last) {
         for (std::size_t p = first; p < last; ++p) {
-            Item *begin = items.data.get() + begins[parts[p]],
-                 *end = items.data.get() + begins[parts[p] + 1];
-            std::size_t term = term_begins[p] - 1, byte = byte_begins[p];
-            for (Item* item = begin; item < end; ++item) {
-                const auto& entry = entry_of(*item);
-                if (item == begin || !same(item[-1], *item)) {
-                    ++term;
-                    std::memcpy(terms.data.data() + byte, entry.begin, entry.length);
-                    byte += entry.length;
-                    terms.offsets[term + 1] = static_cast<std::int64_t>(byte);
+            auto part = parts[p];
+            std::size_t term = terms_before[p] - 1, byte = bytes_before[p];
+            for (std::size_t i = 0; i < part.size(); ++i) {
+                const Record& record = *part[i].record;
+                if (is_new(part, i)) {
+                    std::memcpy(terms.data.data() + byte, record.begin(), record.length);
+                    terms.offsets[++term + 1] = static_cast<std::int64_t>(byte += record.length);
                 }
-                terms.text_counts[term] += entry.text_count;
-                terms.counts[term] += static_cast<std::int64_t>(entry.count);
-                result.numbers[item->table][item->number] = static_cast<std::int32_t>(term);
+                terms.text_counts[term] += record.text_count;
+                terms.counts[term] += static_cast<std::int64_t>(record.count);
+                result.numbers[record.table][record.number] = static_cast<std::int32_t>(term);
             }
         }
     });
@@ -347,7 +368,8 @@ inline Counted count_terms(const Strings& texts, const Analysis& how, const Look
         Analyzer analyzer;
         TermTable table;
     };
-    Workers<Worker> workers([&] { return Worker{{how, stop}, TermTable(keep_rows)}; });
+    Workers<Worker> workers(
+        [&](std::size_t number) { return Worker{{how, stop}, {number, keep_rows}}; });
     Counted result;
     result.pieces.resize(piece_count(texts));
     each_piece(texts, [&](std::size_t piece, std::size_t begin, std::size_t end) {

@@ -77,8 +77,15 @@ struct Lookup {
                                         std::to_string(slots.size()));
     }
 
-    void prefetch(std::uint32_t hash) const {
+    void prefetch_slot(std::uint32_t hash) const {
         if (!slots.empty()) __builtin_prefetch(&slots[hash & (slots.size() - 1)]);
+    }
+    void prefetch_term(std::uint32_t hash) const {
+        if (slots.empty()) return;
+        std::uint64_t number = (slots[hash & (slots.size() - 1)] & 0xFFFFFFFF) - 1;
+        if (number >= terms.size()) return;
+        auto begin = static_cast<std::uint64_t>(terms.offsets[number]);
+        if (begin < terms.data.size()) __builtin_prefetch(&terms.data[begin]);
     }
 
     // The number of a term, or -1. Every number, offset and step is checked, as the arrays may

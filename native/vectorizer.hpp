@@ -7,11 +7,53 @@
 
 namespace megalabel::text {
 
+inline constexpr std::size_t kFewCells = 64;
+
 // Counts of terms: columns rise within a row.
 struct CountRows {
     std::vector<std::int64_t> indptr;
     Buffer<std::int32_t> indices;
     Buffer<float> counts;
+};
+
+// Sorts a few different cells: each goes to the place that the number of smaller ones gives. That
+// needs no branches, and vectors do the counting.
+MEGALABEL_CLONES inline void rank_cells(std::uint64_t* cells, std::size_t n) {
+    constexpr std::size_t kLanes = 8;
+    std::int64_t padded[kFewCells];
+    std::size_t width = (n + kLanes - 1) / kLanes * kLanes;
+    for (std::size_t i = 0; i < width; ++i)
+        padded[i] =
+            i < n ? static_cast<std::int64_t>(cells[i]) : std::numeric_limits<std::int64_t>::max();
+    for (std::size_t i = 0; i < n; ++i) {
+        std::int64_t smaller = 0;
+        for (std::size_t j = 0; j < width; j += kLanes)
+            for (std::size_t lane = 0; lane < kLanes; ++lane)
+                smaller += padded[j + lane] < padded[i];
+        cells[smaller] = static_cast<std::uint64_t>(padded[i]);
+    }
+}
+
+// Sorts cells by column, a byte of the column at a time if they are many.
+class CellSorter {
+  public:
+    void operator()(std::uint64_t* cells, std::size_t n) {
+        if (n <= kFewCells) return rank_cells(cells, n);
+        std::uint64_t greatest = *std::max_element(cells, cells + n);
+        if (other_.size() < n) other_.resize(n);
+        std::uint64_t *from = cells, *to = other_.data();
+        for (int shift = 32; shift < 64 && greatest >> shift != 0; shift += 8) {
+            std::size_t places[257] = {};
+            for (std::size_t i = 0; i < n; ++i) ++places[(from[i] >> shift & 0xFF) + 1];
+            std::partial_sum(places, places + 257, places);
+            for (std::size_t i = 0; i < n; ++i) to[places[from[i] >> shift & 0xFF]++] = from[i];
+            std::swap(from, to);
+        }
+        if (from != cells) std::copy(from, from + n, cells);
+    }
+
+  private:
+    std::vector<std::uint64_t> other_;
 };
 
 // Joins pieces to one matrix. With `columns`, each worker's numbers become columns (-1: dropped);
@@ -20,6 +62,7 @@ inline CountRows assemble(std::vector<Piece>& pieces,
                           const std::vector<std::vector<std::int32_t>>* columns) {
     std::vector<std::size_t> row_begins(pieces.size() + 1), cell_begins(pieces.size() + 1);
     parallel_for(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
+        CellSorter sort;
         for (std::size_t p = first; p < last; ++p) {
             Piece& piece = pieces[p];
             row_begins[p + 1] = piece.lengths.size();
@@ -29,17 +72,17 @@ inline CountRows assemble(std::vector<Piece>& pieces,
             }
             // renumbered, compacted and sorted where they lie
             const auto& column = (*columns)[piece.worker];
-            auto in = piece.cells.begin(), out = in;
+            std::uint64_t *in = piece.cells.data(), *out = in;
             for (std::uint32_t& length : piece.lengths) {
-                auto row = out;
-                for (auto end = in + length; in != end; ++in) {
+                std::uint64_t* row = out;
+                for (const std::uint64_t* end = in + length; in != end; ++in) {
                     std::int32_t to = column[*in >> 32];
                     if (to >= 0) *out++ = cell(static_cast<std::uint64_t>(to), *in & 0xFFFFFFFF);
                 }
-                std::sort(row, out);
                 length = static_cast<std::uint32_t>(out - row);
+                sort(row, length);
             }
-            cell_begins[p + 1] = out - piece.cells.begin();
+            cell_begins[p + 1] = out - piece.cells.data();
         }
     });
     std::partial_sum(row_begins.begin(), row_begins.end(), row_begins.begin());
@@ -86,32 +129,35 @@ class RowCollector {
     explicit RowCollector(const Finder& finder) : finder_(finder) {}
 
     std::uint32_t hash(const char* p, std::size_t n) const { return finder_.hash(p, n); }
-    void prefetch(std::uint32_t hash) const { finder_.prefetch(hash); }
+    void prefetch_slot(std::uint32_t hash) const { finder_.prefetch_slot(hash); }
+    void prefetch_term(std::uint32_t hash) const { finder_.prefetch_term(hash); }
     void visit(const char* begin, std::uint32_t length, std::uint32_t hash) {
         std::int32_t column = finder_.find(begin, length, hash);
-        if (column >= 0) columns_.push_back(column);
+        if (column >= 0) found_.push_back(cell(static_cast<std::uint64_t>(column), found_.size()));
     }
 
     void finish_row(Piece& piece) {
-        std::sort(columns_.begin(), columns_.end());
+        sort_(found_.data(), found_.size());
         std::size_t before = piece.cells.size();
-        for (std::size_t i = 0, j; i < columns_.size(); i = j) {
-            for (j = i + 1; j < columns_.size() && columns_[j] == columns_[i];) ++j;
-            piece.cells.push_back(cell(static_cast<std::uint64_t>(columns_[i]), j - i));
+        for (std::size_t i = 0, j; i < found_.size(); i = j) {
+            std::uint64_t column = found_[i] >> 32;
+            for (j = i + 1; j < found_.size() && found_[j] >> 32 == column;) ++j;
+            piece.cells.push_back(cell(column, j - i));
         }
         piece.lengths.push_back(static_cast<std::uint32_t>(piece.cells.size() - before));
-        columns_.clear();
+        found_.clear();
     }
 
   private:
     const Finder& finder_;
-    std::vector<std::int32_t> columns_;
+    CellSorter sort_;
+    std::vector<std::uint64_t> found_;  // column << 32 | order, so that no two are the same
 };
 
 template <class Finder>
 CountRows find_rows(const Strings& texts, const Analysis& how, const Lookup& stop,
                     const Finder& finder) {
-    Workers<Analyzer> workers([&] { return Analyzer(how, stop); });
+    Workers<Analyzer> workers([&](std::size_t) { return Analyzer(how, stop); });
     std::vector<Piece> pieces(piece_count(texts));
     each_piece(texts, [&](std::size_t number, std::size_t begin, std::size_t end) {
         workers.lend([&](Analyzer& analyzer, std::size_t) {
@@ -134,7 +180,8 @@ CountRows find_rows(const Strings& texts, const Analysis& how, const Lookup& sto
 struct TermFinder {
     Lookup lookup;
     static std::uint32_t hash(const char* p, std::size_t n) { return term_hash(p, n); }
-    void prefetch(std::uint32_t hash) const { lookup.prefetch(hash); }
+    void prefetch_slot(std::uint32_t hash) const { lookup.prefetch_slot(hash); }
+    void prefetch_term(std::uint32_t hash) const { lookup.prefetch_term(hash); }
     std::int32_t find(const char* p, std::uint32_t n, std::uint32_t hash) const {
         return lookup.find(p, n, hash);
     }
@@ -164,7 +211,8 @@ struct HashFinder {
             throw std::invalid_argument("hashing into " + std::to_string(n) + " columns");
     }
     static std::uint32_t hash(const char* p, std::size_t n) { return murmur3(p, n); }
-    void prefetch(std::uint32_t) const {}
+    void prefetch_slot(std::uint32_t) const {}
+    void prefetch_term(std::uint32_t) const {}
     std::int32_t find(const char*, std::uint32_t, std::uint32_t hash) const {
         std::uint32_t size = hash >> 31 ? 0u - hash : hash;
         return static_cast<std::int32_t>(size % columns);

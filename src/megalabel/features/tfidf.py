@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
 from megalabel.base import Featurizer, boolean, instance, integer, number, one_of, sequence_of
-from megalabel.data.labelset import strings
 from megalabel.errors import DataError, ParameterError
 from megalabel.features.inputs import arrow_strings, text_arrays, text_batches, texts_in_memory
 from megalabel.features.rows import NO_WEIGHTS, NORMS, csr_of
@@ -238,11 +237,13 @@ class Tfidf(Featurizer):
                 f"no terms left: each of the {found} terms is in fewer than min_df={self.min_df}"
                 f" or more than max_df={self.max_df} of the {n_texts} texts"
             )
-        settings = "empty" if self.analyzer != "word" else (
-            f"empty, or hold only stop words and words of fewer than"
-            f" min_word_length={self.min_word_length} characters"
-        )
-        return DataError(f"no terms in {n_texts} texts: they are {settings}")
+        why = "they are empty"
+        if self.analyzer == "word":
+            why = (
+                "they hold nothing but stop words and words of fewer than"
+                f" min_word_length={self.min_word_length} characters"
+            )
+        return DataError(f"no terms in {n_texts} texts: {why}")
 
     # --- using what was learned
 
@@ -269,23 +270,22 @@ class Tfidf(Featurizer):
         >>> Tfidf(ngram_range=(1, 2)).analyse("A RED dress")
         ['red', 'dress', 'red dress']
         """
-        texts = self._normalised(strings([text]))
-        terms: list[str] = arrow_strings(
-            *_native.analyse(text_arrays(texts), *self._settings())
-        ).to_pylist()
+        arrays = text_arrays(self._normalised(texts_in_memory([text])))
+        terms: list[str] = arrow_strings(*_native.analyse(arrays, *self._settings())).to_pylist()
         return terms
 
     @property
     def n_features(self) -> int:
         """The number of columns."""
         self.check_fitted()
-        return len(self.terms_) if self.hashing is None else int(self.hashing)
+        return self._columns
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The term of each column, for scikit-learn's tools."""
         self.check_fitted()
         if self.hashing is not None:
             raise ParameterError("with hashing, columns have no terms")
+        self.terms_.validate(full=True)  # it may be mapped from a damaged file
         return np.array(self.terms_.to_pylist(), dtype=object)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
@@ -298,16 +298,16 @@ class Tfidf(Featurizer):
             terms, slots = learned["terms_"], learned["slots_"]
             if not isinstance(terms, pa.LargeStringArray) or terms.null_count:
                 raise ValueError("terms_ of Tfidf must be an Arrow array of strings")
+            terms.validate()
             if slots.dtype != np.uint64 or slots.ndim != 1:
                 raise ValueError(f"slots_ of Tfidf must be a row of uint64, not {slots.dtype}")
-            columns = len(terms)
             self._lookup = (slots, *text_arrays(terms))
-        else:
-            columns = self.hashing
+        self._columns = len(terms) if self.hashing is None else int(self.hashing)
         idf = learned.get("idf_")
-        if idf is not None and (idf.dtype != np.float32 or idf.shape != (columns,)):
+        if idf is not None and (idf.dtype != np.float32 or idf.shape != (self._columns,)):
             raise ValueError(
-                f"idf_ of Tfidf must be float32 of shape {(columns,)}, not {idf.dtype} {idf.shape}"
+                f"idf_ of Tfidf must be float32 of shape ({self._columns},),"
+                f" not {idf.dtype} of {idf.shape}"
             )
         self._how = self._settings()
         super().restore(learned)
@@ -319,16 +319,14 @@ class Tfidf(Featurizer):
         self.check_parameters()
         shortest, longest = self.ngram_range
         if shortest > longest:
-            raise ParameterError(
-                f"ngram_range of Tfidf must rise, not {tuple(self.ngram_range)!r}"
-            )
+            raise ParameterError(f"ngram_range of Tfidf must rise, not {tuple(self.ngram_range)!r}")
         case, strip = CASES[self.case], self.strip_accents
         stop = NO_LOOKUP
         if self.stop_words:
             if self.analyzer != "word":
                 raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
             # read as texts are, so that "Don't" leaves out the words that it gives in a text
-            words = text_arrays(self._normalised(strings(list(self.stop_words))))
+            words = text_arrays(self._normalised(texts_in_memory(self.stop_words)))
             found = _native.analyse(words, (UNITS["word"], case, strip, 1, 1, 1), NO_LOOKUP)
             arrays = text_arrays(arrow_strings(*found).unique())
             stop = (_native.lookup_slots(arrays), *arrays)
@@ -354,4 +352,4 @@ class Tfidf(Featurizer):
         idf = self.idf_ if self.use_idf else NO_WEIGHTS
         norm = NORMS[self.norm]
         _native.weigh_rows(indptr, indices, counts, idf, self.binary, self.sublinear_tf, norm)
-        return csr_of(counts, indices, indptr, self.n_features)
+        return csr_of(counts, indices, indptr, self._columns)
