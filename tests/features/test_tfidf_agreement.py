@@ -24,7 +24,21 @@ NEWER = unicodedata.unidata_version != _native.UNICODE_VERSION
 LAST = 0xFFFF if NEWER else None
 letters = st.characters(max_codepoint=LAST, exclude_categories=["Cs"] + (["Cn"] if NEWER else []))
 words = st.sampled_from(
-    ["red", "Dress", "a", "ΟΔΟΣ", "İstanbul", "naïve", "ß", "été", "日本語", "שלום", "x_1", "😀", "\0"]
+    [
+        "red",
+        "Dress",
+        "a",
+        "ΟΔΟΣ",
+        "İstanbul",
+        "naïve",
+        "ß",
+        "été",
+        "日本語",
+        "שלום",
+        "x_1",
+        "😀",
+        "\0",
+    ]
 )
 spaces = st.sampled_from([" ", "  ", "\n", "\t\u3000", "-", "\u00a0", ", ", "\u0301"])
 texts = st.lists(
@@ -51,9 +65,8 @@ def pair(**parameters: Any) -> tuple[Tfidf, TfidfVectorizer]:
 def check(ours: Any, theirs: Any, corpus: list[str]) -> None:
     try:
         expected = theirs.fit_transform(corpus)
-    except ValueError as error:
-        assert "empty vocabulary" in str(error) or "no terms remain" in str(error)  # noqa: PT017
-        with pytest.raises(ValueError, match="no terms"):
+    except ValueError:  # nothing is left, or max_df is fewer texts than min_df
+        with pytest.raises(ValueError, match="no terms|max_df"):
             ours.fit_transform(corpus)
         return
     found = ours.fit_transform(corpus)
@@ -94,7 +107,7 @@ def test_terms_come_in_the_same_order(
         assert ours.analyse(text) == analyse(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(corpus=texts, data=st.data())
 def test_matrices_agree_on_any_text(corpus: list[str], data: st.DataObject) -> None:
     parameters = {
@@ -108,8 +121,6 @@ def test_matrices_agree_on_any_text(corpus: list[str], data: st.DataObject) -> N
         "smooth_idf": data.draw(st.booleans()),
         "norm": data.draw(st.sampled_from(["l2", "l1", None])),
     }
-    if parameters["min_df"] == 2 and len(corpus) * parameters["max_df"] < 2:
-        parameters["min_df"] = 1
     check(*pair(**parameters), corpus)
 
 

@@ -160,7 +160,7 @@ class Tfidf(Featurizer):
         """Learn the terms and their weights; one pass over a stream, whatever its size."""
         how = self._settings()
         n_texts, runs = 0, list[TermArrays]()
-        text_counts = np.zeros(self.hashing or 0, np.int64)
+        text_counts = self._column_counts(())
         for texts in text_batches(inputs):
             n_texts += len(texts)
             arrays = text_arrays(self._normalised(texts))
@@ -170,8 +170,7 @@ class Tfidf(Featurizer):
                 while len(runs) > 1 and 2 * len(runs[-1][0]) > len(runs[-2][0]):
                     runs[-2:] = [_native.merge_terms(runs[-2], runs[-1])]
             elif self.use_idf:
-                columns = _native.hash_rows(arrays, *how, self.hashing)[1]
-                text_counts += np.bincount(columns, minlength=self.hashing)
+                text_counts += self._column_counts(_native.hash_rows(arrays, *how, self.hashing)[1])
         if self.hashing is not None:
             return self._learn(n_texts, text_counts)
         while len(runs) > 1:
@@ -198,7 +197,7 @@ class Tfidf(Featurizer):
             self._learn_terms(len(texts), terms, found)
         else:
             rows = _native.hash_rows(arrays, *how, self.hashing)
-            self._learn(len(texts), np.bincount(rows[1], minlength=self.hashing))
+            self._learn(len(texts), self._column_counts(rows[1]))
         return self._weighed(*rows)
 
     def _learn_terms(self, n_texts: int, terms: TermArrays, found: int) -> Self:
@@ -207,6 +206,12 @@ class Tfidf(Featurizer):
             raise self._no_terms(found, n_texts)
         slots = _native.lookup_slots((offsets, data))
         return self._learn(n_texts, text_counts, terms_=arrow_strings(offsets, data), slots_=slots)
+
+    def _column_counts(self, columns: np.ndarray | tuple[()]) -> np.ndarray:
+        """How many texts each hashed column occurs in, where that is of use."""
+        if not self.use_idf:
+            return np.zeros(0, np.int64)
+        return np.bincount(np.asarray(columns, np.int32), minlength=self.hashing or 0)
 
     def _learn(self, n_texts: int, text_counts: np.ndarray, **learned: Any) -> Self:
         for name in self.learned():
@@ -225,7 +230,7 @@ class Tfidf(Featurizer):
             share * n_texts if isinstance(share, float) else share
             for share in (self.min_df, self.max_df)
         )
-        if most < fewest:
+        if most < fewest and n_texts:
             raise ParameterError(
                 f"max_df={self.max_df} is fewer texts than min_df={self.min_df}, of {n_texts}"
             )
