@@ -219,7 +219,7 @@ class TermTable {
 
     Record& at(std::uint64_t slot) const {
         auto place = static_cast<std::uint32_t>(slot);
-        return *reinterpret_cast<Record*>(chunks_[place >> kChunkBits].get() +
+        return *reinterpret_cast<Record*>(chunks_[place >> kChunkBits] +
                                           (place & (kChunkUnits - 1)) * kUnit);
     }
 
@@ -240,12 +240,14 @@ class TermTable {
         // room for reading a little past the end of the last term
         if (next_ + units + kReadable / kUnit > chunks_.size() * kChunkUnits) {
             next_ = std::max<std::size_t>(chunks_.size() * kChunkUnits, 1);  // 0 is an empty slot
+            // a long term takes several chunks in one
             std::size_t chunks = (units + kReadable / kUnit) / kChunkUnits + 1;
-            chunks_.push_back(std::make_unique_for_overwrite<char[]>(chunks * kChunkUnits * kUnit));
-            chunks_.resize(chunks_.size() + chunks - 1);  // a long term takes several in one
+            memory_.push_back(std::make_unique_for_overwrite<char[]>(chunks * kChunkUnits * kUnit));
+            for (std::size_t i = 0; i < chunks; ++i)
+                chunks_.push_back(memory_.back().get() + i * kChunkUnits * kUnit);
         }
         if (next_ + units > std::numeric_limits<std::uint32_t>::max())
-            throw std::invalid_argument("too many terms; set max_df, or give texts in batches");
+            throw std::invalid_argument("more than 32 GiB of terms; give the texts in batches");
         auto place = static_cast<std::uint32_t>(next_);
         next_ += units;
         auto number = static_cast<std::uint32_t>(records_.size());
@@ -270,7 +272,8 @@ class TermTable {
     std::uint32_t table_;
     bool keep_rows_;
     std::vector<std::uint64_t> slots_;  // hash << 32 | place
-    std::vector<std::unique_ptr<char[]>> chunks_;
+    std::vector<std::unique_ptr<char[]>> memory_;
+    std::vector<char*> chunks_;
     std::size_t next_ = 0;
     std::vector<const Record*> records_;
     std::uint32_t row_ = kNoRow;

@@ -214,6 +214,15 @@ def test_rows_without_known_terms_are_empty() -> None:
     assert np.diff(rows.indptr).tolist() == [0, 0, 0, 0, 0, 1]
 
 
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = megalabel.get_threads()
+    megalabel.set_threads(request.param)
+    yield request.param
+    megalabel.set_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("analyzer", ["word", "char", "char_wb"])
 def test_long_and_odd_texts(analyzer: str) -> None:
     texts = [
