@@ -1,0 +1,100 @@
+"""Concat: the vectors of several featurizers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, issparse
+
+from megalabel.base import Featurizer, instance, number, one_of, sequence_of
+from megalabel.errors import ParameterError, ShapeError
+from megalabel.features.rows import normalised_rows
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+
+class Concat(Featurizer):
+    """Blocks of columns from several featurizers, each of length one, weighted, and joined.
+
+    Every block's rows are divided by their length and multiplied by the block's weight; then the
+    joined rows are divided by theirs. The result is sparse if any block is.
+
+    Parameters
+    ----------
+    parts : list of Featurizer
+        What gives the blocks. They are copied; the fitted copies are in `parts_`.
+    weights : list of float, optional
+        How much each block counts; all the same where not given.
+
+    Examples
+    --------
+    >>> from megalabel.features import Tfidf
+    >>> both = Concat([Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 3))], weights=[2, 1])
+    >>> both.fit_transform(["red dress", "blue jeans"]).shape
+    (2, 21)
+    """
+
+    PARAMETERS = {  # noqa: RUF012
+        "parts": sequence_of(instance(Featurizer)),
+        "weights": sequence_of(number(0.0)) | one_of(None),
+    }
+
+    parts_: list[Featurizer]
+
+    def __init__(
+        self, parts: Sequence[Featurizer], *, weights: Sequence[float] | None = None
+    ) -> None:
+        self.parts = parts
+        self.weights = weights
+
+    def fit(self, inputs: Any) -> Self:
+        """Fit a copy of each part."""
+        self.restore({"parts_": [part.fit(inputs) for part in self._fresh_parts()]})
+        return self
+
+    def transform(self, inputs: Any) -> Matrix:
+        """The joined rows."""
+        self.check_fitted()
+        return self._joined([part.transform(inputs) for part in self.parts_])
+
+    def fit_transform(self, inputs: Any) -> Matrix:
+        """`fit` and `transform` in one."""
+        parts = self._fresh_parts()
+        blocks = [part.fit_transform(inputs) for part in parts]
+        self.restore({"parts_": parts})
+        return self._joined(blocks)
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of all parts together."""
+        self.check_fitted()
+        return sum(part.n_features for part in self.parts_)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the fitted parts back."""
+        parts = learned.get("parts_")
+        if not isinstance(parts, list) or [type(p) for p in parts] != [type(p) for p in self.parts]:
+            raise ValueError(f"parts_ of Concat must be fitted copies of {self.parts!r}")
+        super().restore(learned)
+
+    def _fresh_parts(self) -> list[Featurizer]:
+        self.check_parameters()
+        if not self.parts:
+            raise ParameterError("parts of Concat must hold at least one featurizer")
+        if self.weights is not None and len(self.weights) != len(self.parts):
+            raise ParameterError(
+                f"Concat has {len(self.parts)} parts but {len(self.weights)} weights"
+            )
+        return [type(part)(**part.get_params(deep=False)) for part in self.parts]
+
+    def _joined(self, blocks: list[Matrix]) -> Matrix:
+        if len({block.shape[0] for block in blocks}) > 1:
+            raise ShapeError(f"blocks differ in rows: shapes {[block.shape for block in blocks]}")
+        weights = [1.0] * len(blocks) if self.weights is None else self.weights
+        blocks = [normalised_rows(block, w) for block, w in zip(blocks, weights, strict=True)]
+        if not any(map(issparse, blocks)):
+            return normalised_rows(np.hstack(blocks))
+        return normalised_rows(hstack([csr_matrix(block) for block in blocks], "csr"))

@@ -1,0 +1,87 @@
+"""Precomputed: a corpus's own feature matrix as the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+
+from megalabel.base import Featurizer, one_of
+from megalabel.data import Corpus
+from megalabel.data.corpus import canonical
+from megalabel.errors import DataError, ShapeError
+from megalabel.features.rows import normalised_rows
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+
+class Precomputed(Featurizer):
+    """Vectors made elsewhere, passed through.
+
+    Parameters
+    ----------
+    norm : "l2" or None
+        Divide each row by its length, or leave it as it is.
+
+    Examples
+    --------
+    >>> Precomputed().fit_transform([[3.0, 4.0], [0.0, 2.0]])
+    array([[0.6, 0.8],
+           [0. , 1. ]], dtype=float32)
+    """
+
+    PARAMETERS = {"norm": one_of("l2", None)}  # noqa: RUF012
+
+    n_features_: int
+
+    def __init__(self, *, norm: str | None = "l2") -> None:
+        self.norm = norm
+
+    def fit(self, inputs: Any) -> Self:
+        """Learn the number of columns of a corpus's features, or of a matrix."""
+        self.check_parameters()
+        self.n_features_ = int(_features(inputs).shape[1])
+        return self
+
+    def transform(self, inputs: Any) -> Matrix:
+        """The rows of a corpus's features, or of a matrix; the input is left as it is."""
+        self.check_fitted()
+        matrix = _features(inputs)
+        if matrix.shape[1] != self.n_features_:
+            raise ShapeError(
+                f"expected features of shape (n, {self.n_features_}), found {matrix.shape}"
+            )
+        return matrix if self.norm is None else normalised_rows(matrix)
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        self.check_fitted()
+        return self.n_features_
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the number of columns back."""
+        if not isinstance(learned.get("n_features_"), int) or learned["n_features_"] < 0:
+            raise ValueError("n_features_ of Precomputed must be a number of columns")
+        super().restore(learned)
+
+
+def _features(inputs: Any) -> Matrix:
+    if isinstance(inputs, Corpus):
+        if inputs.features is None:
+            raise DataError(f"expected a corpus with features, found {inputs!r}")
+        return inputs.features
+    if issparse(inputs):
+        return canonical(inputs, "features")
+    try:
+        matrix = np.asarray(inputs, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError("expected a corpus with features, or a matrix of numbers") from None
+    if matrix.ndim != 2:
+        raise ShapeError(f"features must have two dimensions, not shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise DataError("features hold a value that is not a finite number")
+    return matrix

@@ -1,0 +1,360 @@
+"""Tfidf: words or character n-grams to weighted sparse vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_matrix, vstack
+
+from megalabel import _native
+from megalabel.base import Featurizer, boolean, instance, integer, number, one_of, sequence_of
+from megalabel.errors import DataError, ParameterError
+from megalabel.features.inputs import arrow_strings, text_arrays, text_batches, texts_in_memory
+from megalabel.features.rows import NO_WEIGHTS, NORMS, csr_of
+
+UNITS = {"word": 0, "char": 1, "char_wb": 2}
+CASES = {None: 0, "lower": 1, "fold": 2}
+NO_LOOKUP = (np.zeros(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+
+TermArrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+LookupArrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Tfidf(Featurizer):
+    """Text to tf-idf vectors, natively and in parallel.
+
+    With the same settings the terms and the matrix are those of scikit-learn's TfidfVectorizer
+    (`case="lower", normalise=None, sublinear_tf=False` are its defaults), or of its
+    HashingVectorizer (`hashing`, `alternate_sign=False`).
+
+    Parameters
+    ----------
+    analyzer : "word", "char" or "char_wb"
+        Terms are runs of words, runs of characters, or runs of characters within words that are
+        padded with a space on both sides. A word is a run of what `\\w` matches in Python.
+    ngram_range : (int, int)
+        The least and the greatest number of words or characters in a term.
+    case : "fold", "lower" or None
+        Case folding (`str.casefold`: "Straße" and "STRASSE" are one word), lower case
+        (`str.lower`), or case as it is.
+    normalise : "NFKC", "NFKD", "NFC", "NFD" or None
+        Unicode normal form that texts are brought to first, so that characters which look the
+        same are the same.
+    strip_accents : bool
+        Drop accents and other combining marks. Texts are then decomposed first: NFKD in place of
+        NFKC or None, NFD in place of NFC.
+    min_word_length : int
+        Words of fewer characters are left out; of `analyzer="word"` only.
+    stop_words : list of str, optional
+        Words that are left out before n-grams are made, in any case if `case` is set.
+    min_df, max_df : int or float
+        Terms in fewer than `min_df` or more than `max_df` texts are left out: a number of texts,
+        or as a float a share of them.
+    max_features : int, optional
+        Keep only the terms that occur most often.
+    sublinear_tf : bool
+        1 + log(count) in place of the count.
+    use_idf, smooth_idf : bool
+        Weigh by log(n / df) + 1; smoothed as if one more text held every term.
+    norm : "l2", "l1" or None
+        What each row is divided by.
+    binary : bool
+        Counts of one, however often a term occurs in a text.
+    hashing : int, optional
+        Hash terms into this many columns, with no list of terms to keep.
+
+    Attributes
+    ----------
+    terms_ : Arrow array of str
+        The terms, sorted; a term's position is its column. Not with `hashing`.
+    slots_ : uint64 array
+        The lookup table of the terms, as it is saved. Not with `hashing`.
+    idf_ : float32 array
+        The weight of each column; with `use_idf` only.
+    n_texts_ : int
+        How many texts were learned from.
+
+    Examples
+    --------
+    >>> tfidf = Tfidf()
+    >>> tfidf.fit_transform(["a red dress", "blue jeans", "blue dress"]).shape
+    (3, 4)
+    >>> tfidf.terms_.to_pylist()
+    ['blue', 'dress', 'jeans', 'red']
+
+    Notes
+    -----
+    Inputs are a corpus, a sequence of texts, an Arrow array, or any iterable of those as batches.
+    From batches, `fit` keeps only the terms found so far, so the texts may be larger than memory.
+    `transform` is safe to call from several threads at once.
+    """
+
+    PARAMETERS = {  # noqa: RUF012
+        "analyzer": one_of("word", "char", "char_wb"),
+        "ngram_range": sequence_of(integer(1), 2),
+        "case": one_of("fold", "lower", None),
+        "normalise": one_of("NFKC", "NFKD", "NFC", "NFD", None),
+        "strip_accents": boolean(),
+        "min_word_length": integer(1),
+        "stop_words": sequence_of(instance(str)) | one_of(None),
+        "min_df": integer(0) | number(0.0, 1.0),
+        "max_df": integer(1) | number(0.0, 1.0),
+        "max_features": integer(1) | one_of(None),
+        "sublinear_tf": boolean(),
+        "use_idf": boolean(),
+        "smooth_idf": boolean(),
+        "norm": one_of("l2", "l1", None),
+        "binary": boolean(),
+        "hashing": integer(1, 2**31 - 1) | one_of(None),
+    }
+
+    terms_: pa.LargeStringArray
+    slots_: np.ndarray
+    idf_: np.ndarray
+    n_texts_: int
+
+    def __init__(
+        self,
+        *,
+        analyzer: str = "word",
+        ngram_range: tuple[int, int] = (1, 1),
+        case: str | None = "fold",
+        normalise: str | None = "NFKC",
+        strip_accents: bool = False,
+        min_word_length: int = 2,
+        stop_words: Sequence[str] | None = None,
+        min_df: int | float = 1,
+        max_df: int | float = 1.0,
+        max_features: int | None = None,
+        sublinear_tf: bool = True,
+        use_idf: bool = True,
+        smooth_idf: bool = True,
+        norm: str | None = "l2",
+        binary: bool = False,
+        hashing: int | None = None,
+    ) -> None:
+        self.analyzer = analyzer
+        self.ngram_range = ngram_range
+        self.case = case
+        self.normalise = normalise
+        self.strip_accents = strip_accents
+        self.min_word_length = min_word_length
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.sublinear_tf = sublinear_tf
+        self.use_idf = use_idf
+        self.smooth_idf = smooth_idf
+        self.norm = norm
+        self.binary = binary
+        self.hashing = hashing
+
+    # --- learning
+
+    def fit(self, inputs: Any) -> Self:
+        """Learn the terms and their weights; one pass over a stream, whatever its size."""
+        how = self._settings()
+        n_texts, runs = 0, list[TermArrays]()
+        text_counts = self._column_counts(())
+        for texts in text_batches(inputs):
+            n_texts += len(texts)
+            arrays = text_arrays(self._normalised(texts))
+            if self.hashing is None:
+                runs.append(_native.count_terms(arrays, *how))
+                # each run is at most half of the one before, so few terms are merged many times
+                while len(runs) > 1 and 2 * len(runs[-1][0]) > len(runs[-2][0]):
+                    runs[-2:] = [_native.merge_terms(runs[-2], runs[-1])]
+            elif self.use_idf:
+                text_counts += self._column_counts(_native.hash_rows(arrays, *how, self.hashing)[1])
+        if self.hashing is not None:
+            return self._learn(n_texts, text_counts)
+        while len(runs) > 1:
+            runs[-2:] = [_native.merge_terms(runs[-2], runs[-1])]
+        if not runs:
+            raise self._no_terms(0, n_texts)
+        terms = _native.select_terms(runs[0], self._selection(n_texts))
+        return self._learn_terms(n_texts, terms, len(runs[0][0]) - 1)
+
+    def fit_transform(self, inputs: Any) -> csr_matrix:
+        """`fit` and `transform` in one; texts in memory are read only once."""
+        texts = texts_in_memory(inputs)
+        if texts is None:
+            if isinstance(inputs, Iterator):
+                raise DataError(
+                    "fit_transform reads a stream twice, which an iterator does not allow; give a"
+                    " list, or an object whose __iter__ starts anew"
+                )
+            return self.fit(inputs).transform(inputs)
+        how = self._settings()
+        arrays = text_arrays(self._normalised(texts))
+        if self.hashing is None:
+            terms, found, rows = _native.learn_rows(arrays, *how, self._selection(len(texts)))
+            self._learn_terms(len(texts), terms, found)
+        else:
+            rows = _native.hash_rows(arrays, *how, self.hashing)
+            self._learn(len(texts), self._column_counts(rows[1]))
+        return self._weighed(*rows)
+
+    def _learn_terms(self, n_texts: int, terms: TermArrays, found: int) -> Self:
+        offsets, data, text_counts, _ = terms
+        if not len(text_counts):
+            raise self._no_terms(found, n_texts)
+        slots = _native.lookup_slots((offsets, data))
+        return self._learn(n_texts, text_counts, terms_=arrow_strings(offsets, data), slots_=slots)
+
+    def _column_counts(self, columns: np.ndarray | tuple[()]) -> np.ndarray:
+        """How many texts each hashed column occurs in, where that is of use."""
+        if not self.use_idf:
+            return np.zeros(0, np.int64)
+        return np.bincount(np.asarray(columns, np.int32), minlength=self.hashing or 0)
+
+    def _learn(self, n_texts: int, text_counts: np.ndarray, **learned: Any) -> Self:
+        for name in self.learned():
+            delattr(self, name)
+        learned["n_texts_"] = n_texts
+        if self.use_idf:
+            extra = int(self.smooth_idf)
+            # a column that no text has met (only hashing has such) counts as met once
+            seen = np.maximum(text_counts + extra, 1)
+            learned["idf_"] = (np.log((n_texts + extra) / seen) + 1).astype(np.float32)
+        self.restore(learned)
+        return self
+
+    def _selection(self, n_texts: int) -> tuple[float, float, int, bool]:
+        fewest, most = (
+            share * n_texts if isinstance(share, float) else share
+            for share in (self.min_df, self.max_df)
+        )
+        if most < fewest and n_texts:
+            raise ParameterError(
+                f"max_df={self.max_df} is fewer texts than min_df={self.min_df}, of {n_texts}"
+            )
+        return float(fewest), float(most), self.max_features or 0, self.binary
+
+    def _no_terms(self, found: int, n_texts: int) -> DataError:
+        if found:
+            return DataError(
+                f"no terms left: each of the {found} terms is in fewer than min_df={self.min_df}"
+                f" or more than max_df={self.max_df} of the {n_texts} texts"
+            )
+        why = "they are empty"
+        if self.analyzer == "word":
+            why = (
+                "they hold nothing but stop words and words of fewer than"
+                f" min_word_length={self.min_word_length} characters"
+            )
+        return DataError(f"no terms in {n_texts} texts: {why}")
+
+    # --- using what was learned
+
+    def transform(self, inputs: Any) -> csr_matrix:
+        """Rows of weights, one a text; a stream's batches are put one below the other."""
+        self.check_fitted()
+        blocks = []
+        for texts in text_batches(inputs):
+            arrays = text_arrays(self._normalised(texts))
+            if self.hashing is None:
+                rows = _native.find_rows(arrays, *self._how, self._lookup)
+            else:
+                rows = _native.hash_rows(arrays, *self._how, self.hashing)
+            blocks.append(self._weighed(*rows))
+        if not blocks:
+            return csr_matrix((0, self.n_features), dtype=np.float32)
+        return blocks[0] if len(blocks) == 1 else vstack(blocks, "csr")
+
+    def analyse(self, text: str) -> list[str]:
+        """The terms of a text in order, known or not.
+
+        Examples
+        --------
+        >>> Tfidf(ngram_range=(1, 2)).analyse("A RED dress")
+        ['red', 'dress', 'red dress']
+        """
+        arrays = text_arrays(self._normalised(texts_in_memory([text])))
+        terms: list[str] = arrow_strings(*_native.analyse(arrays, *self._settings())).to_pylist()
+        return terms
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        self.check_fitted()
+        return self._columns
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The term of each column, for scikit-learn's tools."""
+        self.check_fitted()
+        if self.hashing is not None:
+            raise ParameterError("with hashing, columns have no terms")
+        self.terms_.validate(full=True)  # it may be mapped from a damaged file
+        return np.array(self.terms_.to_pylist(), dtype=object)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take learned attributes back, checking that they fit each other."""
+        expected = {"n_texts_"} | ({"idf_"} if self.use_idf else set())
+        expected |= {"terms_", "slots_"} if self.hashing is None else set()
+        if set(learned) != expected:
+            raise ValueError(f"Tfidf learns {sorted(expected)}, found {sorted(learned)}")
+        if self.hashing is None:
+            terms, slots = learned["terms_"], learned["slots_"]
+            if not isinstance(terms, pa.LargeStringArray) or terms.null_count:
+                raise ValueError("terms_ of Tfidf must be an Arrow array of strings")
+            terms.validate()
+            if slots.dtype != np.uint64 or slots.ndim != 1:
+                raise ValueError(f"slots_ of Tfidf must be a row of uint64, not {slots.dtype}")
+            self._lookup = (slots, *text_arrays(terms))
+        self._columns = len(terms) if self.hashing is None else int(self.hashing)
+        idf = learned.get("idf_")
+        if idf is not None and (idf.dtype != np.float32 or idf.shape != (self._columns,)):
+            raise ValueError(
+                f"idf_ of Tfidf must be float32 of shape ({self._columns},),"
+                f" not {idf.dtype} of {idf.shape}"
+            )
+        self._how = self._settings()
+        super().restore(learned)
+
+    # --- how texts are read
+
+    def _settings(self) -> tuple[tuple[int, int, bool, int, int, int], LookupArrays]:
+        """What the native analyzer takes: how terms are made, and the lookup of stop words."""
+        self.check_parameters()
+        shortest, longest = self.ngram_range
+        if shortest > longest:
+            raise ParameterError(f"ngram_range of Tfidf must rise, not {tuple(self.ngram_range)!r}")
+        case, strip = CASES[self.case], self.strip_accents
+        stop = NO_LOOKUP
+        if self.stop_words:
+            if self.analyzer != "word":
+                raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
+            # read as texts are, so that "Don't" leaves out the words that it gives in a text
+            words = text_arrays(self._normalised(texts_in_memory(self.stop_words)))
+            found = _native.analyse(words, (UNITS["word"], case, strip, 1, 1, 1), NO_LOOKUP)
+            arrays = text_arrays(arrow_strings(*found).unique())
+            stop = (_native.lookup_slots(arrays), *arrays)
+        unit = UNITS[self.analyzer]
+        return (unit, case, strip, shortest, longest, self.min_word_length), stop
+
+    def _normalised(self, texts: pa.LargeStringArray) -> pa.LargeStringArray:
+        form = self.normalise
+        if self.strip_accents:
+            form = {None: "NFKD", "NFKC": "NFKD", "NFC": "NFD"}.get(form, form)
+        if form is None:
+            return texts
+        if form in ("NFC", "NFKC"):
+            changing = _native.unstable_texts(text_arrays(texts)).view(bool)
+        else:
+            changing = ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
+        if not changing.any():
+            return texts
+        mask = pa.array(changing)
+        return pc.replace_with_mask(texts, mask, pc.utf8_normalize(texts.filter(mask), form))
+
+    def _weighed(self, indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> csr_matrix:
+        idf = self.idf_ if self.use_idf else NO_WEIGHTS
+        norm = NORMS[self.norm]
+        _native.weigh_rows(indptr, indices, counts, idf, self.binary, self.sublinear_tf, norm)
+        return csr_of(counts, indices, indptr, self._columns)
