@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "inverted_index.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
@@ -35,6 +36,16 @@ Out2<T> to_numpy(std::vector<T>&& values, std::size_t rows, std::size_t columns)
     auto* kept = new std::vector<T>(std::move(values));
     nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return Out2<T>(kept->data(), {rows, columns}, owner);
+}
+
+template <class T>
+std::span<const T> view(const In<T>& array) {
+    return {array.data(), array.size()};
+}
+
+nb::tuple to_numpy(megalabel::Ranked&& ranked, std::size_t rows, std::size_t columns) {
+    return nb::make_tuple(to_numpy(std::move(ranked.ids), rows, columns),
+                          to_numpy(std::move(ranked.scores), rows, columns));
 }
 
 void raise_pending_signal() {
@@ -69,6 +80,46 @@ NB_MODULE(_native, m) {
     // --- text to vectors (vectorizer.hpp)
 
     // --- nearest neighbours (inverted_index.hpp)
+    m.def(
+        "build_postings",
+        [](In<std::int64_t> starts, In<std::int32_t> columns, In<float> values, std::size_t width) {
+            megalabel::Postings postings;
+            {
+                nb::gil_scoped_release release;
+                postings =
+                    megalabel::build_postings({view(starts), view(columns), view(values), width});
+            }
+            return nb::make_tuple(
+                to_numpy(std::move(postings.starts)), to_numpy(std::move(postings.documents)),
+                to_numpy(std::move(postings.weights)), to_numpy(std::move(postings.largest)),
+                postings.norm);
+        },
+        "starts"_a, "columns"_a, "values"_a, "width"_a);
+    m.def(
+        "search_postings",
+        [](In<std::int64_t> term_starts, In<std::int32_t> term_documents, In<float> term_weights,
+           In<float> largest, In<std::int64_t> row_starts, In<std::int32_t> row_terms,
+           In<float> row_weights, double norm, In<std::int64_t> query_starts,
+           In<std::int32_t> query_terms, In<float> query_weights, std::size_t k, bool exclude_self,
+           bool prune) {
+            const std::size_t width = largest.size(), n = std::max<std::size_t>(row_starts.size(), 1) - 1;
+            megalabel::SparseRows postings{view(term_starts), view(term_documents), view(term_weights),
+                                           n};
+            megalabel::SparseRows rows{view(row_starts), view(row_terms), view(row_weights), width};
+            megalabel::SparseRows queries{view(query_starts), view(query_terms), view(query_weights),
+                                          width};
+            megalabel::Ranked ranked(0, 0, 0);
+            {
+                nb::gil_scoped_release release;
+                ranked = megalabel::Search(postings, view(largest), rows, norm, queries, k,
+                                           exclude_self, prune)
+                             .run();
+            }
+            return to_numpy(std::move(ranked), queries.size(), k);
+        },
+        "term_starts"_a, "term_documents"_a, "term_weights"_a, "largest"_a, "row_starts"_a,
+        "row_terms"_a, "row_weights"_a, "norm"_a, "query_starts"_a, "query_terms"_a,
+        "query_weights"_a, "k"_a, "exclude_self"_a, "prune"_a);
 
     // --- metrics (metrics.hpp)
 
