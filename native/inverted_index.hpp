@@ -1,14 +1,14 @@
-// Exact nearest neighbours by dot product, and the labels they vote for.
+// Exact nearest neighbours by dot product.
 //
 // The index is plain arrays: for each term its postings (documents, rising, and their weights) and
-// its largest weight, and beside them the documents' own rows. A search adds up postings term by
-// term, terms with the largest possible contribution first (MaxScore; Turtle and Flood 1995), and
-// stops taking in documents once those not yet seen cannot reach the k-th best. What is still in
-// the running is scored again from its own row, in double precision and in the order of the row's
-// columns: answers depend neither on where a search stopped nor on threads or batches.
+// its largest weight; for each document its own row, and how much of its length is in common terms.
+// A search adds up postings term by term, rare terms first, and stops before the common ones as
+// soon as documents that have only those cannot reach the k-th best (MaxScore; Turtle and Flood
+// 1995). Of the documents seen, those that the common terms could still lift among the best are
+// scored from their own rows, in double precision and in the order of the row's columns: answers
+// depend neither on where a search stopped nor on threads or batches.
 //
-// Every number read from an array is checked before it is used as a position: a damaged model gives
-// std::invalid_argument. All functions may be called from several threads at once.
+// All functions may be called from several threads at once.
 #pragma once
 
 #include <algorithm>
@@ -16,47 +16,15 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "parallel.hpp"
+#include "ranked.hpp"
 
 namespace megalabel {
-
-// A sparse matrix by rows, as Python holds it.
-struct SparseRows {
-    std::span<const std::int64_t> starts;  // one more than there are rows
-    std::span<const std::int32_t> columns;
-    std::span<const float> values;
-    std::size_t width;
-
-    std::size_t size() const { return starts.size() - 1; }
-
-    void check() const {
-        if (starts.empty()) throw std::invalid_argument("row starts are empty");
-        if (columns.size() != values.size())
-            throw std::invalid_argument("columns and values differ in length");
-    }
-
-    // Where row i begins and ends, once both are known to lie inside the arrays.
-    std::pair<std::size_t, std::size_t> row(std::size_t i) const {
-        std::int64_t begin = starts[i], end = starts[i + 1];
-        if (begin < 0 || end < begin || static_cast<std::size_t>(end) > columns.size())
-            throw std::invalid_argument("row " + std::to_string(i) + " lies outside the arrays");
-        return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
-    }
-
-    std::size_t column(std::size_t position) const {
-        auto column = static_cast<std::size_t>(static_cast<std::uint32_t>(columns[position]));
-        if (column >= width) [[unlikely]]
-            throw std::invalid_argument("column " + std::to_string(columns[position]) +
-                                        " is outside the width of " + std::to_string(width));
-        return column;
-    }
-};
 
 // Postings: a sparse matrix with a row a term whose columns are documents.
 struct Postings {
@@ -64,109 +32,24 @@ struct Postings {
     std::vector<std::int32_t> documents;
     std::vector<float> weights;
     std::vector<float> largest;  // of each term; infinity where a weight is negative: no bound
-    double norm = 0;             // the largest Euclidean length of a document
+    std::vector<std::uint8_t> common;  // see CommonTerms; a row a tier
+    double norm = 0;                   // the largest Euclidean length of a document
 };
 
-// Ranked results for n rows, k each; unused places hold `none` and -infinity.
-struct Ranked {
-    std::vector<std::int32_t> ids;
-    std::vector<float> scores;
+// A document holding a rare term has little of its length left for common ones, so that these add
+// little to its similarity. Tier j is the terms that more than 1 in 4^(j+1) documents have, the
+// last tier all terms; the index keeps the length of each document's part in each tier, in 255ths
+// of the longest document's whole length, rounded up.
+struct CommonTerms {
+    static constexpr std::size_t tiers = 8;
+    static constexpr double scale = 255;
 
-    Ranked(std::size_t n, std::size_t k, std::size_t none)
-        : ids(n * k, static_cast<std::int32_t>(none)),
-          scores(n * k, -std::numeric_limits<float>::infinity()) {}
-};
-
-// The k best of what it is offered, ties to the lower id. Scores that are not positive (or not
-// numbers) are refused. Selection is put off until several times k wait, which makes an offer cheap.
-class Best {
-  public:
-    struct Entry {
-        float score;
-        std::int32_t id;
-        bool operator<(const Entry& other) const {
-            return score > other.score || (score == other.score && id < other.id);
-        }
-    };
-
-    void reset(std::size_t k) {
-        k_ = k;
-        bar_ = 0;
-        entries_.clear();
+    // The first tier of a term that so many of n documents have.
+    static std::size_t tier(std::size_t frequency, std::size_t n) {
+        std::size_t j = 0;
+        while (j + 1 < tiers && frequency <= (n >> (2 * j + 2))) ++j;
+        return j;
     }
-
-    void offer(float score, std::int32_t id) {
-        if (!(score > 0) || score < bar_) return;
-        entries_.push_back({score, id});
-        if (entries_.size() >= 4 * k_ + 32) select();
-    }
-
-    // The score to reach: that of the k-th best, or 0 while there are fewer.
-    float bar() {
-        select();
-        return bar_;
-    }
-    float settled_bar() const { return bar_; }
-
-    const std::vector<Entry>& sorted() {
-        select();
-        std::sort(entries_.begin(), entries_.end());
-        return entries_;
-    }
-    const std::vector<Entry>& unsorted() {
-        select();
-        return entries_;
-    }
-
-    void write(Ranked& out, std::size_t row) {
-        std::size_t place = row * k_;
-        for (const Entry& entry : sorted()) {
-            out.ids[place] = entry.id;
-            out.scores[place++] = entry.score;
-        }
-    }
-
-  private:
-    void select() {
-        if (entries_.size() > k_) {
-            auto last = entries_.begin() + static_cast<std::ptrdiff_t>(k_);
-            std::nth_element(entries_.begin(), last - 1, entries_.end());
-            entries_.erase(last, entries_.end());
-            bar_ = entries_.back().score;
-        } else if (entries_.size() == k_ && bar_ == 0) {
-            bar_ = std::max_element(entries_.begin(), entries_.end())->score;
-        }
-    }
-
-    std::size_t k_ = 1;
-    float bar_ = 0;
-    std::vector<Entry> entries_;
-};
-
-// Lends scratch memory to the pieces of a loop, so that there is one for each thread that works. A
-// piece that throws does not give its scratch back: it may be half used.
-template <class Scratch>
-class ScratchPool {
-  public:
-    template <class Body>
-    void with(Body&& body) {
-        std::unique_ptr<Scratch> scratch;
-        {
-            std::lock_guard lock(mutex_);
-            if (!free_.empty()) {
-                scratch = std::move(free_.back());
-                free_.pop_back();
-            }
-        }
-        if (!scratch) scratch = std::make_unique<Scratch>();
-        body(*scratch);
-        std::lock_guard lock(mutex_);
-        free_.push_back(std::move(scratch));
-    }
-
-  private:
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Scratch>> free_;
 };
 
 // Turns rows into postings; entries that are zero are left out. A stable counting sort, cut into
@@ -175,8 +58,10 @@ inline Postings build_postings(const SparseRows& rows) {
     rows.check();
     const std::size_t n = rows.size(), width = rows.width;
     // Each stretch counts every term: few enough stretches that counts stay small beside entries.
+    const std::size_t entries = rows.columns.size();
     const std::size_t stretches =
-        std::clamp<std::size_t>(rows.columns.size() / (width + 1), 1, 4 * loop_threads(n, 1));
+        std::min(std::max<std::size_t>(entries >> 20, 4 * loop_threads(n, 1)),
+                 entries / (4 * (width + 1)) + 1);
     const std::size_t stretch = (n + stretches - 1) / stretches;
     std::vector<std::vector<std::int64_t>> counts(stretches);
     std::vector<double> norms(stretches, 0.0);
@@ -233,45 +118,72 @@ inline Postings build_postings(const SparseRows& rows) {
             }
         }
     });
+    postings.common.resize(CommonTerms::tiers * n);
+    parallel_for(n, 4096, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+            double squares[CommonTerms::tiers] = {};
+            auto [from, to] = rows.row(i);
+            for (std::size_t p = from; p < to; ++p) {
+                std::size_t term = rows.column(p);
+                auto frequency =
+                    static_cast<std::size_t>(postings.starts[term + 1] - postings.starts[term]);
+                squares[CommonTerms::tier(frequency, n)] +=
+                    static_cast<double>(rows.values[p]) * rows.values[p];
+            }
+            double square = 0;
+            for (std::size_t j = 0; j < CommonTerms::tiers; ++j) {
+                square += squares[j];
+                double share = postings.norm > 0 ? std::sqrt(square) / postings.norm : 0;
+                postings.common[j * n + i] = static_cast<std::uint8_t>(
+                    std::min(CommonTerms::scale, std::ceil(share * CommonTerms::scale)));
+            }
+        }
+    });
     return postings;
 }
 
-// What one thread needs for a search: 8 bytes a document and 4 a term, zero between queries.
+// What one thread needs for a search: 8 to 12 bytes a document and 4 a term. Between queries, all
+// of `query` and `sums` is zero.
 struct SearchScratch {
     struct Term {
         std::size_t begin, end;
         float weight;
-        double bound;  // the most the term can add to a document
+        double bound;        // the most that the term can add to a document
+        float rest;          // the most that this term and those after it can add
+        double rest_length;  // their Euclidean length in the query
+        std::size_t frequency() const { return end - begin; }
     };
 
-    std::vector<float> query;     // the query's weight of every term
-    std::vector<float> sums;      // of the documents seen so far; 0: not seen
+    std::vector<Term> terms;
+    std::vector<float> query;  // the query's weight of every term
+    std::vector<float> sums;   // of the documents seen so far; 0: not seen
     std::vector<std::int32_t> seen;
     std::size_t seen_count = 0;
-    std::vector<Term> terms;
-    std::vector<float> rest;      // the most that the terms from here on can add
     std::vector<double> exact_sums;  // for queries or terms with negative weights
-    Best best, probe;
+    Best best, leaders;
 };
 
 class Search {
   public:
-    Search(const SparseRows& postings, std::span<const float> largest, const SparseRows& documents,
-           double norm, const SparseRows& queries, std::size_t k, bool exclude_self, bool prune)
+    Search(const SparseRows& postings, std::span<const float> largest,
+           std::span<const std::uint8_t> common, const SparseRows& documents, double norm,
+           const SparseRows& queries, std::size_t k, std::int64_t first_self, bool prune)
         : postings_(postings),
           largest_(largest),
+          common_(common),
           documents_(documents),
           norm_(norm),
           queries_(queries),
           k_(k),
-          exclude_self_(exclude_self),
+          first_self_(first_self),
           prune_(prune) {
         postings.check();
         documents.check();
         queries.check();
         if (k == 0) throw std::invalid_argument("k must be at least 1");
         if (postings.size() != queries.width || largest.size() != queries.width ||
-            documents.width != queries.width || postings.width != documents.size())
+            documents.width != queries.width || postings.width != documents.size() ||
+            common.size() != CommonTerms::tiers * documents.size())
             throw std::invalid_argument("the arrays of the index differ in their sizes");
     }
 
@@ -290,10 +202,10 @@ class Search {
 
   private:
     void answer(std::size_t i, SearchScratch& scratch, Ranked& out) const {
-        const std::int64_t self = exclude_self_ ? static_cast<std::int64_t>(i) : -1;
+        const std::int64_t self = first_self_ < 0 ? -1 : first_self_ + static_cast<std::int64_t>(i);
         scratch.best.reset(k_);
         auto [from, to] = queries_.row(i);
-        if (prepare(from, to, scratch) && prune_) {
+        if (collect_terms(from, to, scratch) && prune_) {
             for (std::size_t p = from; p < to; ++p)
                 scratch.query[queries_.column(p)] = queries_.values[p];
             search(self, scratch);
@@ -304,8 +216,8 @@ class Search {
         scratch.best.write(out, i);
     }
 
-    // Collects the query's terms in the order of their columns; false if a weight is negative.
-    bool prepare(std::size_t from, std::size_t to, SearchScratch& scratch) const {
+    // The query's terms in the order of their columns; false if a weight is negative.
+    bool collect_terms(std::size_t from, std::size_t to, SearchScratch& scratch) const {
         scratch.terms.clear();
         bool bounded = true;
         for (std::size_t p = from; p < to; ++p) {
@@ -315,7 +227,7 @@ class Search {
             if (begin == end || weight == 0) continue;
             double bound = static_cast<double>(weight) * largest_[term];
             bounded = bounded && weight > 0 && bound < std::numeric_limits<double>::infinity();
-            scratch.terms.push_back({begin, end, weight, bound});
+            scratch.terms.push_back({begin, end, weight, bound, 0, 0});
         }
         return bounded;
     }
@@ -345,63 +257,69 @@ class Search {
     }
 
     void search(std::int64_t self, SearchScratch& scratch) const {
-        order_terms(scratch);
-        const auto& terms = scratch.terms;
-        // What rounding may take from a sum of the query's terms.
+        auto& terms = scratch.terms;
+        order_terms(terms);
+        // What rounding may take from a sum over the query's terms.
         const float slack = 1 + static_cast<float>(terms.size() + 8) * FLT_EPSILON;
         float bar = 0;
-        std::size_t next = 0;
-        while (next < terms.size()) {
-            const std::size_t length = terms[next].end - terms[next].begin;
-            if (next > 0 && scratch.seen_count >= k_ && length > scratch.seen_count / 2 + 8 * k_)
-                bar = std::max(bar, probe(self, scratch));
-            if (scratch.rest[next] * slack < bar) break;
-            admit(terms[next++], scratch);
+        std::size_t added = 0;  // postings since the bar was last looked for
+        auto next = terms.begin();
+        for (; next != terms.end(); ++next) {
+            // Looking for a higher bar costs a pass over the documents seen and k rows.
+            if (added + next->frequency() > 2 * (scratch.seen_count + k_ * row_cost_)) {
+                bar = std::max(bar, reached_by_k(self, next->rest, scratch));
+                added = 0;
+            }
+            if (next->rest * slack < bar) break;
+            admit(*next, scratch);
+            added += next->frequency();
         }
-        bar = std::max(bar, probe(self, scratch));
-        // No document that is still unseen can be among the best. Those seen are finished from
-        // their own rows, unless they are so many that adding up another term first is cheaper.
-        for (;; ++next) {
-            drop(slack, bar, scratch.rest[next], scratch);
-            if (next == terms.size() ||
-                terms[next].end - terms[next].begin > kRowCost * scratch.seen_count)
-                break;
-            update(terms[next], scratch);
-        }
-        const float rest = scratch.rest[next];
-        for (std::size_t s = 0; s < scratch.seen_count; ++s) {
-            auto document = static_cast<std::size_t>(scratch.seen[s]);
-            float most = (scratch.sums[document] + rest) * slack;
-            scratch.sums[document] = 0;
-            if (most < scratch.best.settled_bar() || static_cast<std::int64_t>(document) == self)
-                continue;
-            scratch.best.offer(score(document, scratch), scratch.seen[s]);
-        }
-        scratch.seen_count = 0;
+        if (next == terms.end()) bar = std::max(bar, reached_by_k(self, 0, scratch));
+        finish(self, bar, slack, Rest(*this, terms, next), scratch);
     }
 
-    // By falling bound, and for every place the most that the terms from there on can add: the sum
-    // of their bounds or, by Cauchy and Schwarz, their length times that of the longest document.
-    void order_terms(SearchScratch& scratch) const {
-        auto& terms = scratch.terms;
+    // What the terms from `next` on can add to a document.
+    class Rest {
+      public:
+        Rest(const Search& search, const std::vector<SearchScratch::Term>& terms,
+             std::vector<SearchScratch::Term>::const_iterator next) {
+            const std::size_t n = search.documents_.size();
+            common_ = search.common_.data();
+            if (next == terms.end()) return;
+            common_ += CommonTerms::tier(next->frequency(), n) * n;
+            most_ = next->rest;
+            step_ = static_cast<float>(next->rest_length * search.norm_ / CommonTerms::scale);
+        }
+        float operator()(std::size_t document) const {
+            return std::min(most_, step_ * static_cast<float>(common_[document]));
+        }
+
+      private:
+        float most_ = 0, step_ = 0;
+        const std::uint8_t* common_;
+    };
+
+    // Rare terms first; and for every term the most that it and those after it can add: the sum of
+    // their bounds or, by Cauchy and Schwarz, their length times that of the longest document.
+    void order_terms(std::vector<SearchScratch::Term>& terms) const {
         std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) {
-            return a.bound > b.bound || (a.bound == b.bound && a.begin < b.begin);
+            return a.frequency() != b.frequency() ? a.frequency() < b.frequency()
+                                                  : a.begin < b.begin;
         });
-        scratch.rest.assign(terms.size() + 1, 0.0f);
-        double sum = 0, square = 0;
-        for (std::size_t j = terms.size(); j-- > 0;) {
-            sum += terms[j].bound;
-            square += static_cast<double>(terms[j].weight) * terms[j].weight;
-            scratch.rest[j] = static_cast<float>(std::min(sum, std::sqrt(square) * norm_));
+        double bound = 0, square = 0;
+        for (auto term = terms.rbegin(); term != terms.rend(); ++term) {
+            bound += term->bound;
+            square += static_cast<double>(term->weight) * term->weight;
+            term->rest_length = std::sqrt(square);
+            term->rest = static_cast<float>(std::min(bound, term->rest_length * norm_));
         }
     }
 
-    // Adds a term to all its documents. The smallest normal number is added along so that a document
-    // once seen has a sum above zero.
+    // Adds a term to the sums of its documents. The smallest normal number is added along, so that
+    // a document once seen has a sum above zero.
     void admit(const SearchScratch::Term& term, SearchScratch& scratch) const {
-        const std::size_t length = term.end - term.begin;
-        if (scratch.seen.size() < scratch.seen_count + length)
-            scratch.seen.resize(scratch.seen_count + length);
+        const std::size_t most = scratch.seen_count + term.frequency();
+        if (scratch.seen.size() < most) scratch.seen.resize(most);
         float* sums = scratch.sums.data();
         std::int32_t* seen = scratch.seen.data();
         std::size_t count = scratch.seen_count;
@@ -415,56 +333,86 @@ class Search {
         scratch.seen_count = count;
     }
 
-    // Adds a term to those of its documents that are in the running.
-    void update(const SearchScratch::Term& term, SearchScratch& scratch) const {
-        float* sums = scratch.sums.data();
-        for (std::size_t p = term.begin; p < term.end; ++p) {
-            std::size_t document = postings_.column(p);
-            float old = sums[document];
-            sums[document] = old == 0 ? 0 : old + (term.weight * postings_.values[p] + FLT_MIN);
-        }
-    }
-
-    // A score that k documents reach: that of the k-th best among those with the largest sums.
-    float probe(std::int64_t self, SearchScratch& scratch) const {
-        scratch.probe.reset(k_);
+    // A similarity that k documents reach: the lowest of the k with the largest sums so far; or 0
+    // where those sums are too low for the bar to come above `rest`, what is still to be added.
+    float reached_by_k(std::int64_t self, float rest, SearchScratch& scratch) const {
+        if (scratch.seen_count < k_) return 0;
+        scratch.leaders.reset(k_);
         for (std::size_t s = 0; s < scratch.seen_count; ++s) {
             std::int32_t document = scratch.seen[s];
             if (document != self)
-                scratch.probe.offer(scratch.sums[static_cast<std::size_t>(document)], document);
+                scratch.leaders.offer(scratch.sums[static_cast<std::size_t>(document)], document);
         }
-        const auto& leaders = scratch.probe.unsorted();
+        const auto& leaders = scratch.leaders.unsorted();
         if (leaders.size() < k_) return 0;
+        if (scratch.leaders.bar() < rest / 2) return 0;
         float lowest = std::numeric_limits<float>::infinity();
         for (const auto& leader : leaders)
             lowest = std::min(lowest, score(static_cast<std::size_t>(leader.id), scratch));
         return lowest;
     }
 
-    // Takes documents that cannot reach the bar out of the running.
-    void drop(float slack, float bar, float rest, SearchScratch& scratch) const {
+    // Scores the documents seen that can reach the bar with the most that is still to be added to
+    // them, and clears the sums.
+    void finish(std::int64_t self, float bar, float slack, Rest rest,
+                SearchScratch& scratch) const {
         std::size_t kept = 0;
         for (std::size_t s = 0; s < scratch.seen_count; ++s) {
             std::int32_t document = scratch.seen[s];
             float& sum = scratch.sums[static_cast<std::size_t>(document)];
-            bool keep = (sum + rest) * slack >= bar;
             scratch.seen[kept] = document;
-            kept += keep;
-            sum = keep ? sum : 0;
+            kept += (sum + rest(static_cast<std::size_t>(document))) * slack >= bar;
+            sum = 0;
         }
-        scratch.seen_count = kept;
+        scratch.seen_count = 0;
+        for (std::size_t s = 0; s < kept; ++s) {
+            std::int32_t document = scratch.seen[s];
+            if (document != self)
+                scratch.best.offer(score(static_cast<std::size_t>(document), scratch), document);
+        }
     }
-
-    // What finishing a document from its row costs, in postings.
-    static constexpr std::size_t kRowCost = 40;
 
     const SparseRows& postings_;
     std::span<const float> largest_;
+    std::span<const std::uint8_t> common_;
     const SparseRows& documents_;
     double norm_;
     const SparseRows& queries_;
     std::size_t k_;
-    bool exclude_self_, prune_;
+    std::int64_t first_self_;  // the first query's own document, to leave out; -1: none
+    bool prune_;
+    std::size_t row_cost_ = documents_.columns.size() / (documents_.size() + 1) + 8;
 };
+
+// The best of some candidates for each query among dense rows: what a matrix product in single
+// precision has picked is scored in double and in one order, so that answers do not depend on how
+// the product was cut into blocks.
+inline Ranked rescore_dense(std::span<const float> queries, std::span<const float> documents,
+                            std::size_t width, const SparseRows& candidates, std::size_t k) {
+    candidates.check();
+    if (k == 0) throw std::invalid_argument("k must be at least 1");
+    if (queries.size() != candidates.size() * width || documents.size() != candidates.width * width)
+        throw std::invalid_argument("queries, documents and candidates differ in shape");
+    Ranked out(candidates.size(), k, candidates.width);
+    ScratchPool<Best> pool;
+    parallel_for(candidates.size(), 16, [&](std::size_t begin, std::size_t end) {
+        pool.with([&](Best& best) {
+            for (std::size_t i = begin; i < end; ++i) {
+                best.reset(k);
+                const float* query = queries.data() + i * width;
+                auto [from, to] = candidates.row(i);
+                for (std::size_t p = from; p < to; ++p) {
+                    const float* document = documents.data() + candidates.column(p) * width;
+                    double sum = 0;
+                    for (std::size_t j = 0; j < width; ++j)
+                        sum += static_cast<double>(query[j]) * document[j];
+                    best.offer(static_cast<float>(sum), candidates.columns[p]);
+                }
+                best.write(out, i);
+            }
+        });
+    });
+    return out;
+}
 
 }  // namespace megalabel
