@@ -86,8 +86,8 @@ def sequence_of(check: Check, length: int | None = None) -> Check:
 
 def check_array(
     owner: str, name: str, value: Any, dtype: type, shape: tuple[int | None, ...]
-) -> np.ndarray:
-    """`value` if it is an array of that type and shape (None: any length), else a ValueError.
+) -> None:
+    """Raise a ValueError unless `value` is an array of that type and shape (None: any length).
 
     For `restore`: what is read from a model folder may have been tampered with.
     """
@@ -107,7 +107,6 @@ def check_array(
             else type(value).__name__
         )
         raise ValueError(f"{name} of {owner} must be {np.dtype(dtype)} ({wanted}), not {found}")
-    return value
 
 
 def _is_int(v: Any) -> bool:

@@ -38,26 +38,35 @@ class InvertedIndex(Component):
     ([[1, 2, 3]], [[3.0, 1.0, -inf]])
     """
 
+    row_starts_: np.ndarray
+    row_terms_: np.ndarray
+    row_weights_: np.ndarray
+    term_starts_: np.ndarray
+    term_documents_: np.ndarray
+    term_weights_: np.ndarray
+    largest_: np.ndarray
+    common_: np.ndarray
+    vectors_: np.ndarray
+    norm_: float
+
     def fit(self, X: Matrix) -> Self:
         """Index the rows of X."""
         X = features(X)
         if max(X.shape) >= 2**31:
             raise ShapeError(f"X is {X.shape}: more rows or columns than 32 bits can number")
+        learned: dict[str, Any] = {}
+        if issparse(X):
+            rows = _arrays(X)
+            learned |= zip(("row_starts_", "row_terms_", "row_weights_"), rows, strict=True)
+            names = ("term_starts_", "term_documents_", "term_weights_", "largest_", "common_")
+            postings = _native.build_postings(*rows, X.shape[1])
+            learned |= zip((*names, "norm_"), postings, strict=True)
+        else:
+            blocks = (X[i : i + 1024] for i in range(0, len(X), 1024))
+            learned = {"vectors_": X, "norm_": max(map(_length, blocks), default=0.0)}
         for name in self.learned():
             delattr(self, name)
-        if issparse(X):
-            self.row_starts_, self.row_terms_, self.row_weights_ = _arrays(X)
-            (
-                self.term_starts_,
-                self.term_documents_,
-                self.term_weights_,
-                self.largest_,
-                self.common_,
-                self.norm_,
-            ) = _native.build_postings(*_arrays(X), X.shape[1])
-        else:
-            self.vectors_ = X
-            self.norm_ = max((_length(X[i : i + 1024]) for i in range(0, len(X), 1024)), default=0)
+        super().restore(learned)
         return self
 
     def partial_fit(self, X: Matrix) -> Self:
@@ -186,7 +195,7 @@ class InvertedIndex(Component):
         if X.shape[1] != self.shape[1]:
             raise ShapeError(f"rows are {X.shape} but the index is {self.shape}")
         if self._dense:
-            return X.toarray() if issparse(X) else X
+            return csr_matrix(X).toarray() if issparse(X) else X
         return X if issparse(X) else canonical(X)
 
     def restore(self, learned: Mapping[str, Any]) -> None:

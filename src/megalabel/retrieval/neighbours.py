@@ -61,6 +61,11 @@ class NearestNeighbours(Classifier):
         "b": number(0, 1),
     }
 
+    index_: InvertedIndex
+    prior_: Prior
+    counts_: np.ndarray | None
+    idf_: np.ndarray | None
+
     def __init__(
         self,
         *,
@@ -106,11 +111,10 @@ class NearestNeighbours(Classifier):
         X, Y = self._features(X), check_targets(X, Y)
         self.prior_.partial_fit(X, Y)
         if self.counts_ is None:
-            self.index_ = InvertedIndex().fit(self.index_.rows).partial_fit(_unit_rows(X))
+            self.index_.partial_fit(_unit_rows(X))
         else:
-            known = self.index_.rows
-            counts = csr_matrix((self.counts_, known.indices, known.indptr), shape=known.shape)
-            self._index(vstack([counts, X], format="csr"))
+            counts = _with_values(self.index_.rows, self.counts_)
+            self._index_counts(vstack([counts, X], format="csr"))
         targets = csr_matrix(
             (self.relevances_, self.label_ids_, self.label_starts_),
             shape=(len(self.label_starts_) - 1, Y.shape[1]),
@@ -122,20 +126,26 @@ class NearestNeighbours(Classifier):
         if self.similarity == "cosine":
             self.counts_ = self.idf_ = None
             self.index_ = InvertedIndex().fit(_unit_rows(X))
-            return
-        lengths = np.bincount(_row_numbers(X), weights=X.data, minlength=X.shape[0])
-        mean = max(lengths.mean() if len(lengths) else 0.0, np.finfo(np.float64).tiny)
+        else:
+            self._index_counts(X)
+
+    def _index_counts(self, X: csr_matrix) -> None:
+        rows = _row_numbers(X)
+        lengths = np.bincount(rows, weights=X.data, minlength=X.shape[0])
+        mean = max(lengths.sum() / max(1, len(lengths)), np.finfo(np.float64).tiny)
         spread = self.k1 * (1 - self.b + self.b * lengths / mean)
-        weights = X.data * (self.k1 + 1.0) / (X.data + spread[_row_numbers(X)])
-        weights[X.data == 0] = 0  # 0 / 0 where k1 is 0
+        counts = X.data.astype(np.float64)
+        weights = np.divide(
+            counts * (self.k1 + 1),
+            counts + spread[rows],
+            out=np.zeros_like(counts),
+            where=counts > 0,
+        )
         self.counts_ = X.data
-        self.index_ = InvertedIndex().fit(
-            csr_matrix((weights.astype(np.float32), X.indices, X.indptr), shape=X.shape)
-        )
+        self.index_ = InvertedIndex().fit(_with_values(X, weights))
         frequencies = np.diff(self.index_.term_starts_)
-        self.idf_ = np.log1p((X.shape[0] - frequencies + 0.5) / (frequencies + 0.5)).astype(
-            np.float32
-        )
+        idf = np.log1p((X.shape[0] - frequencies + 0.5) / (frequencies + 0.5))
+        self.idf_ = idf.astype(np.float32)
 
     def _keep(self, Y: csr_matrix) -> None:
         self.label_starts_ = Y.indptr.astype(np.int64)
@@ -151,9 +161,7 @@ class NearestNeighbours(Classifier):
         return X
 
     def _queries(self, X: Matrix) -> Matrix:
-        if self.idf_ is None:
-            return _unit_rows(X)
-        return csr_matrix((X.data * self.idf_[X.indices], X.indices, X.indptr), shape=X.shape)
+        return _unit_rows(X) if self.idf_ is None else _scaled_columns(X, self.idf_)
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first; k is at most the number of labels."""
@@ -229,19 +237,28 @@ def _row_numbers(X: csr_matrix) -> np.ndarray:
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
+def _with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
+    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+
+
+def _scaled_columns(X: csr_matrix, scale: np.ndarray) -> csr_matrix:
+    return _with_values(X, X.data * scale[X.indices])
+
+
 def _unit_rows(X: Matrix) -> Matrix:
     """Rows scaled to length one; rows of zeros stay. Rows do not depend on those around them."""
-    if not issparse(X):
-        result = np.empty_like(X)
-        for i in range(0, len(X), 1024):
-            part = X[i : i + 1024].astype(np.float64)
-            length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
-            result[i : i + 1024] = part / np.where(length == 0, 1, length)
-        return result
+    if issparse(X):
+        return _unit_sparse_rows(X)
+    result = np.empty_like(X)
+    for i in range(0, len(X), 1024):
+        part = X[i : i + 1024].astype(np.float64)
+        length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
+        result[i : i + 1024] = part / np.where(length == 0, 1, length)
+    return result
+
+
+def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
     rows = _row_numbers(X)
-    length = np.sqrt(
-        np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
-    )
-    length[length == 0] = 1
-    data = (X.data / length[rows]).astype(np.float32)
-    return csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+    squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
+    length = np.sqrt(np.where(squares == 0, 1, squares))
+    return _with_values(X, X.data / length[rows])
