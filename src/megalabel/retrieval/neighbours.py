@@ -69,7 +69,7 @@ class NearestNeighbours(Classifier):
     def __init__(
         self,
         *,
-        neighbours: int = 50,
+        neighbours: int = 30,
         similarity: str = "cosine",
         power: float = 3.0,
         k1: float = 1.2,
