@@ -8,10 +8,13 @@
 
 #include <limits>
 
+#include "inverted_index.hpp"
 #include "metrics.hpp"
 #include "parallel.hpp"
+#include "ranked.hpp"
 #include "sparse_text.hpp"
 #include "vectorizer.hpp"
+#include "voting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -48,8 +51,13 @@ std::span<const T> span(const In<T>& array) {
     return {array.data(), array.shape(0)};
 }
 
-megalabel::Ranked ranked(const In2<std::int32_t>& ids, std::int64_t labels) {
+megalabel::RankedView ranked(const In2<std::int32_t>& ids, std::int64_t labels) {
     return {{ids.data(), ids.size()}, ids.shape(0), ids.shape(1), labels};
+}
+
+nb::tuple to_numpy(megalabel::Ranked&& ranked, std::size_t rows, std::size_t columns) {
+    return nb::make_tuple(to_numpy(std::move(ranked.ids), rows, columns),
+                          to_numpy(std::move(ranked.scores), rows, columns));
 }
 
 void raise_pending_signal() {
@@ -253,7 +261,85 @@ NB_MODULE(_native, m) {
                          span_of(idf), binary, sublinear, static_cast<text::Norm>(norm));
     });
 
-    // --- nearest neighbours (inverted_index.hpp)
+    // --- nearest neighbours (inverted_index.hpp, voting.hpp)
+    m.def(
+        "build_postings",
+        [](In<std::int64_t> starts, In<std::int32_t> columns, In<float> values, std::size_t width) {
+            megalabel::Postings postings;
+            {
+                nb::gil_scoped_release release;
+                postings =
+                    megalabel::build_postings({span(starts), span(columns), span(values), width});
+            }
+            return nb::make_tuple(
+                to_numpy(std::move(postings.starts)), to_numpy(std::move(postings.documents)),
+                to_numpy(std::move(postings.weights)), to_numpy(std::move(postings.largest)),
+                to_numpy(std::move(postings.common)), postings.norm);
+        },
+        "starts"_a, "columns"_a, "values"_a, "width"_a);
+    m.def(
+        "search_postings",
+        [](In<std::int64_t> term_starts, In<std::int32_t> term_documents, In<float> term_weights,
+           In<float> largest, In<std::uint8_t> common, In<std::int64_t> row_starts,
+           In<std::int32_t> row_terms, In<float> row_weights, double norm,
+           In<std::int64_t> query_starts, In<std::int32_t> query_terms, In<float> query_weights,
+           std::size_t k, std::int64_t first_self, bool prune) {
+            const std::size_t width = largest.size();
+            const std::size_t n = std::max<std::size_t>(row_starts.size(), 1) - 1;
+            megalabel::SparseRows postings{span(term_starts), span(term_documents),
+                                           span(term_weights), n};
+            megalabel::SparseRows rows{span(row_starts), span(row_terms), span(row_weights), width};
+            megalabel::SparseRows queries{span(query_starts), span(query_terms),
+                                          span(query_weights), width};
+            megalabel::Ranked ranked(0, 0, 0);
+            {
+                nb::gil_scoped_release release;
+                ranked = megalabel::Search(postings, span(largest), span(common), rows, norm,
+                                           queries, k, first_self, prune)
+                             .run();
+            }
+            return to_numpy(std::move(ranked), queries.size(), k);
+        },
+        "term_starts"_a, "term_documents"_a, "term_weights"_a, "largest"_a, "common"_a,
+        "row_starts"_a, "row_terms"_a, "row_weights"_a, "norm"_a, "query_starts"_a, "query_terms"_a,
+        "query_weights"_a, "k"_a, "first_self"_a, "prune"_a);
+    m.def(
+        "rescore_dense",
+        [](In2<float> queries, In2<float> documents, In<std::int64_t> starts,
+           In<std::int32_t> candidates, std::size_t k) {
+            if (queries.shape(1) != documents.shape(1))
+                throw std::invalid_argument("queries and documents differ in width");
+            std::vector<float> unused(candidates.size());
+            megalabel::SparseRows rows{span(starts), span(candidates), unused, documents.shape(0)};
+            megalabel::Ranked ranked(0, 0, 0);
+            {
+                nb::gil_scoped_release release;
+                ranked = megalabel::rescore_dense({queries.data(), queries.size()},
+                                                  {documents.data(), documents.size()},
+                                                  queries.shape(1), rows, k);
+            }
+            return to_numpy(std::move(ranked), rows.size(), k);
+        },
+        "queries"_a, "documents"_a, "starts"_a, "candidates"_a, "k"_a);
+    m.def(
+        "vote",
+        [](In2<std::int32_t> ids, In2<float> similarities, double power, In<std::int64_t> starts,
+           In<std::int32_t> labels, In<float> relevances, In<float> prior,
+           In<std::int32_t> by_prior, std::size_t k) {
+            megalabel::Neighbours neighbours{{ids.data(), ids.size()},
+                                             {similarities.data(), similarities.size()},
+                                             ids.shape(0),
+                                             ids.shape(1)};
+            megalabel::SparseRows rows{span(starts), span(labels), span(relevances), prior.size()};
+            megalabel::Ranked ranked(0, 0, 0);
+            {
+                nb::gil_scoped_release release;
+                ranked = megalabel::vote(neighbours, power, rows, span(prior), span(by_prior), k);
+            }
+            return to_numpy(std::move(ranked), neighbours.n, k);
+        },
+        "ids"_a, "similarities"_a, "power"_a, "starts"_a, "labels"_a, "relevances"_a, "prior"_a,
+        "by_prior"_a, "k"_a);
 
     // --- metrics (metrics.hpp)
     m.def(

@@ -36,7 +36,7 @@ struct Truth {
 };
 
 // The best labels of each row; numbers outside [0, labels) are padding.
-struct Ranked {
+struct RankedView {
     std::span<const std::int32_t> ids;
     std::size_t rows, width;
     std::int64_t labels;
@@ -97,7 +97,7 @@ void for_each_row(const Truth& truth, Body&& body) {
 }
 
 // Whether each of the first k ranked labels of each row is right: 1 or 0, (rows, k).
-inline std::vector<std::uint8_t> ranking_hits(const Ranked& ranked, const Truth& truth,
+inline std::vector<std::uint8_t> ranking_hits(const RankedView& ranked, const Truth& truth,
                                               std::size_t k) {
     truth.check(ranked.rows);
     if (k > ranked.width) throw std::invalid_argument("k is larger than the ranking's width");
@@ -117,7 +117,7 @@ inline constexpr std::size_t sum_kinds = 5;
 
 // The sums at each of the rising cutoffs, (sum_kinds, cutoffs). `weights` has a value for every
 // label of ranking and truth, or is empty, and then the weighted sums are 0.
-inline std::vector<double> ranking_sums(const Ranked& ranked, const Truth& truth,
+inline std::vector<double> ranking_sums(const RankedView& ranked, const Truth& truth,
                                         std::span<const std::int64_t> cutoffs,
                                         std::span<const double> weights) {
     truth.check(ranked.rows);

@@ -84,6 +84,31 @@ def sequence_of(check: Check, length: int | None = None) -> Check:
     )
 
 
+def check_array(
+    owner: str, name: str, value: Any, dtype: type, shape: tuple[int | None, ...]
+) -> None:
+    """Raise a ValueError unless `value` is an array of that type and shape (None: any length).
+
+    For `restore`: what is read from a model folder may have been tampered with.
+    """
+    import numpy as np
+
+    fits = (
+        isinstance(value, np.ndarray)
+        and value.dtype == dtype
+        and value.ndim == len(shape)
+        and all(want is None or want == have for want, have in zip(shape, value.shape, strict=True))
+    )
+    if not fits:
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+        found = (
+            f"{value.dtype} ({', '.join(map(str, value.shape))})"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise ValueError(f"{name} of {owner} must be {np.dtype(dtype)} ({wanted}), not {found}")
+
+
 def _is_int(v: Any) -> bool:
     return not isinstance(v, bool) and hasattr(v, "__index__")
 

@@ -1,0 +1,264 @@
+"""NearestNeighbours: a text's labels are those of the training texts most similar to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse, vstack
+
+from megalabel import _native
+from megalabel.base import Check, Classifier, check_array, integer, number, one_of
+from megalabel.data import LabelSet, Ranking
+from megalabel.data.corpus import canonical
+from megalabel.errors import DataError, ShapeError
+from megalabel.linear.prior import Prior, check_targets, check_width, clamped
+from megalabel.retrieval.inverted_index import InvertedIndex, features
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+# Rows whose neighbours are held at once.
+BLOCK = 1 << 15
+
+
+class NearestNeighbours(Classifier):
+    """Labels scored by the votes of a text's nearest neighbours among the training texts.
+
+    score(label) = Σ wⱼ Yⱼₗ / Σ wⱼ over the nearest neighbours j, each with the weight
+    wⱼ = similarityⱼ ** power: the weighted share of the neighbours that carry the label, from 0
+    to 1. Labels that no neighbour carries fill what is left of k: by falling frequency, each with
+    its frequency times the lowest score that was voted for, so below every vote. A text without
+    neighbours (empty, or of unknown words) gets the labels' frequencies themselves.
+
+    Parameters
+    ----------
+    neighbours : int
+        How many neighbours vote, at most. Only texts that share a term are neighbours.
+    similarity : "cosine" or "bm25"
+        cosine: rows of X are scaled to length one, so any features will do, dense ones included.
+        bm25: X holds counts of words; weights come from those of the training texts.
+    power : float
+        How much more the nearest count: 0 gives every neighbour the same vote.
+    k1, b : float
+        BM25's saturation of counts, and how far they are related to a text's length.
+
+    Examples
+    --------
+    >>> X = csr_matrix([[1.0, 0, 0], [1, 1, 0], [0, 0, 1]])
+    >>> Y = csr_matrix([[1.0, 0], [1, 0], [0, 1]])
+    >>> model = NearestNeighbours().fit(X, Y, LabelSet(["cat", "dog"]))
+    >>> model.rank(csr_matrix([[1.0, 0, 0], [0, 0, 2]]), k=1).tags()
+    [[Tag(label='cat', probability=1.0)], [Tag(label='dog', probability=1.0)]]
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "neighbours": integer(1),
+        "similarity": one_of("cosine", "bm25"),
+        "power": number(0),
+        "k1": number(0),
+        "b": number(0, 1),
+    }
+
+    index_: InvertedIndex
+    prior_: Prior
+    counts_: np.ndarray | None
+    idf_: np.ndarray | None
+
+    def __init__(
+        self,
+        *,
+        neighbours: int = 30,
+        similarity: str = "cosine",
+        power: float = 3.0,
+        k1: float = 1.2,
+        b: float = 0.75,
+    ) -> None:
+        self.neighbours = neighbours
+        self.similarity = similarity
+        self.power = power
+        self.k1 = k1
+        self.b = b
+
+    @property
+    def labels_(self) -> LabelSet:
+        """The labels, kept with the prior."""
+        self.check_fitted()
+        return self.prior_.labels_
+
+    @labels_.setter
+    def labels_(self, labels: LabelSet) -> None:
+        self.prior_.labels_ = labels
+
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Index the rows of X and keep their labels."""
+        self.check_parameters()
+        X, Y = self._features(X), check_targets(X, Y)
+        self.prior_ = Prior().fit(X, Y, labels)
+        self._index(X)
+        self._keep(Y)
+        return self
+
+    def partial_fit(self, X: Matrix, Y: csr_matrix) -> Self:
+        """Add rows, as if all had been given to `fit`; new columns of Y are new labels.
+
+        The index is built anew: adding many rows at once is cheaper than one by one.
+        """
+        if not self.fitted:
+            return self.fit(X, Y)
+        check_width(self, X, self.index_.shape[1])
+        X, Y = self._features(X), check_targets(X, Y)
+        self.prior_.partial_fit(X, Y)
+        if self.counts_ is None:
+            self.index_.partial_fit(_unit_rows(X))
+        else:
+            counts = _with_values(self.index_.rows, self.counts_)
+            self._index_counts(vstack([counts, X], format="csr"))
+        targets = csr_matrix(
+            (self.relevances_, self.label_ids_, self.label_starts_),
+            shape=(len(self.label_starts_) - 1, Y.shape[1]),
+        )
+        self._keep(vstack([targets, Y], format="csr"))
+        return self
+
+    def _index(self, X: Matrix) -> None:
+        if self.similarity == "cosine":
+            self.counts_ = self.idf_ = None
+            self.index_ = InvertedIndex().fit(_unit_rows(X))
+        else:
+            self._index_counts(X)
+
+    def _index_counts(self, X: csr_matrix) -> None:
+        rows = _row_numbers(X)
+        lengths = np.bincount(rows, weights=X.data, minlength=X.shape[0])
+        mean = max(lengths.sum() / max(1, len(lengths)), np.finfo(np.float64).tiny)
+        spread = self.k1 * (1 - self.b + self.b * lengths / mean)
+        counts = X.data.astype(np.float64)
+        weights = np.divide(
+            counts * (self.k1 + 1),
+            counts + spread[rows],
+            out=np.zeros_like(counts),
+            where=counts > 0,
+        )
+        self.counts_ = X.data
+        self.index_ = InvertedIndex().fit(_with_values(X, weights))
+        frequencies = np.diff(self.index_.term_starts_)
+        idf = np.log1p((X.shape[0] - frequencies + 0.5) / (frequencies + 0.5))
+        self.idf_ = idf.astype(np.float32)
+
+    def _keep(self, Y: csr_matrix) -> None:
+        self.label_starts_ = Y.indptr.astype(np.int64)
+        self.label_ids_ = Y.indices.astype(np.int32)
+        self.relevances_ = Y.data.astype(np.float32)
+
+    def _features(self, X: Matrix) -> Matrix:
+        if self.similarity == "cosine":
+            return features(X)
+        X = canonical(X, "X")
+        if X.nnz and X.data.min() < 0:
+            raise DataError("bm25 needs counts, but X holds a value below zero")
+        return X
+
+    def _queries(self, X: Matrix) -> Matrix:
+        return _unit_rows(X) if self.idf_ is None else _scaled_columns(X, self.idf_)
+
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k best labels of each row, best first; k is at most the number of labels."""
+        return self._rank(X, k, held_out=False)
+
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, k: int) -> Ranking:
+        """Rank the training rows, each by its neighbours among the others."""
+        self.check_fitted()
+        if X.shape[0] != self.index_.shape[0]:
+            raise ShapeError(f"X is {X.shape} but the training rows were {self.index_.shape}")
+        return self._rank(X, k, held_out=True)
+
+    def _rank(self, X: Matrix, k: int, held_out: bool) -> Ranking:
+        self.check_fitted()
+        check_width(self, X, self.index_.shape[1])
+        width = max(1, clamped(k, len(self.prior_.order_)))
+        X = self._features(X)
+        ids = np.empty((X.shape[0], width), np.int32)
+        scores = np.empty((X.shape[0], width), np.float32)
+        for begin in range(0, X.shape[0], BLOCK):
+            rows = slice(begin, begin + BLOCK)
+            found, similarities = self.index_.search(
+                self._queries(X[rows]),
+                max(1, min(self.neighbours, self.index_.shape[0])),
+                exclude_self=held_out,
+                first=begin,
+            )
+            ids[rows], scores[rows] = _native.vote(
+                found,
+                similarities,
+                self.power,
+                self.label_starts_,
+                self.label_ids_,
+                self.relevances_,
+                self.prior_.frequencies_,
+                self.prior_.order_,
+                width,
+            )
+        return Ranking(ids, scores, self.labels_)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take index and labels back. Sizes are checked here, every position when it is used."""
+        super().restore(learned)
+        owner = "NearestNeighbours"
+        if not isinstance(getattr(self, "index_", None), InvertedIndex):
+            raise ValueError(f"index_ of {owner} must be an InvertedIndex")
+        if not isinstance(getattr(self, "prior_", None), Prior):
+            raise ValueError(f"prior_ of {owner} must be a Prior")
+        documents, width = self.index_.shape
+        for name, dtype, length in (
+            ("label_starts_", np.int64, documents + 1),
+            ("label_ids_", np.int32, None),
+            ("relevances_", np.float32, None),
+        ):
+            check_array(owner, name, getattr(self, name, None), dtype, (length,))
+        if len(self.label_ids_) != len(self.relevances_):
+            raise ValueError(
+                f"{len(self.label_ids_)} label_ids_ but {len(self.relevances_)} relevances_"
+            )
+        if self.prior_.n_features_ != width:
+            raise ValueError(
+                f"the prior of {owner} has {self.prior_.n_features_} columns, the index {width}"
+            )
+        if self.similarity == "bm25":
+            entries = len(getattr(self.index_, "row_terms_", ()))
+            check_array(owner, "idf_", getattr(self, "idf_", None), np.float32, (width,))
+            check_array(owner, "counts_", getattr(self, "counts_", None), np.float32, (entries,))
+        elif getattr(self, "idf_", None) is not None or getattr(self, "counts_", None) is not None:
+            raise ValueError(f"{owner} with cosine similarity has neither idf_ nor counts_")
+
+
+def _row_numbers(X: csr_matrix) -> np.ndarray:
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def _with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
+    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+
+
+def _scaled_columns(X: csr_matrix, scale: np.ndarray) -> csr_matrix:
+    return _with_values(X, X.data * scale[X.indices])
+
+
+def _unit_rows(X: Matrix) -> Matrix:
+    """Rows scaled to length one; rows of zeros stay. Rows do not depend on those around them."""
+    if issparse(X):
+        return _unit_sparse_rows(X)
+    result = np.empty_like(X)
+    for i in range(0, len(X), 1024):
+        part = X[i : i + 1024].astype(np.float64)
+        length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
+        result[i : i + 1024] = part / np.where(length == 0, 1, length)
+    return result
+
+
+def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
+    rows = _row_numbers(X)
+    squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
+    length = np.sqrt(np.where(squares == 0, 1, squares))
+    return _with_values(X, X.data / length[rows])
