@@ -283,7 +283,7 @@ NB_MODULE(_native, m) {
            In<float> largest, In<std::uint8_t> common, In<std::int64_t> row_starts,
            In<std::int32_t> row_terms, In<float> row_weights, double norm,
            In<std::int64_t> query_starts, In<std::int32_t> query_terms, In<float> query_weights,
-           std::size_t k, std::int64_t first_self, bool prune) {
+           std::size_t k, In<std::int64_t> left_out, bool prune) {
             const std::size_t width = largest.size();
             const std::size_t n = std::max<std::size_t>(row_starts.size(), 1) - 1;
             megalabel::SparseRows postings{span(term_starts), span(term_documents),
@@ -295,14 +295,14 @@ NB_MODULE(_native, m) {
             {
                 nb::gil_scoped_release release;
                 ranked = megalabel::Search(postings, span(largest), span(common), rows, norm,
-                                           queries, k, first_self, prune)
+                                           queries, k, span(left_out), prune)
                              .run();
             }
             return to_numpy(std::move(ranked), queries.size(), k);
         },
         "term_starts"_a, "term_documents"_a, "term_weights"_a, "largest"_a, "common"_a,
         "row_starts"_a, "row_terms"_a, "row_weights"_a, "norm"_a, "query_starts"_a, "query_terms"_a,
-        "query_weights"_a, "k"_a, "first_self"_a, "prune"_a);
+        "query_weights"_a, "k"_a, "left_out"_a, "prune"_a);
     m.def(
         "rescore_dense",
         [](In2<float> queries, In2<float> documents, In<std::int64_t> starts,

@@ -167,7 +167,8 @@ class Search {
   public:
     Search(const SparseRows& postings, std::span<const float> largest,
            std::span<const std::uint8_t> common, const SparseRows& documents, double norm,
-           const SparseRows& queries, std::size_t k, std::int64_t first_self, bool prune)
+           const SparseRows& queries, std::size_t k, std::span<const std::int64_t> left_out,
+           bool prune)
         : postings_(postings),
           largest_(largest),
           common_(common),
@@ -175,7 +176,7 @@ class Search {
           norm_(norm),
           queries_(queries),
           k_(k),
-          first_self_(first_self),
+          left_out_(left_out),
           prune_(prune) {
         postings.check();
         documents.check();
@@ -185,6 +186,8 @@ class Search {
             documents.width != queries.width || postings.width != documents.size() ||
             common.size() != CommonTerms::tiers * documents.size())
             throw std::invalid_argument("the arrays of the index differ in their sizes");
+        if (!left_out.empty() && left_out.size() != queries.size())
+            throw std::invalid_argument("one document a query is to be left out, or none at all");
     }
 
     Ranked run() const {
@@ -202,7 +205,7 @@ class Search {
 
   private:
     void answer(std::size_t i, SearchScratch& scratch, Ranked& out) const {
-        const std::int64_t self = first_self_ < 0 ? -1 : first_self_ + static_cast<std::int64_t>(i);
+        const std::int64_t self = left_out_.empty() ? -1 : left_out_[i];
         scratch.best.reset(k_);
         auto [from, to] = queries_.row(i);
         if (collect_terms(from, to, scratch) && prune_) {
@@ -379,7 +382,7 @@ class Search {
     double norm_;
     const SparseRows& queries_;
     std::size_t k_;
-    std::int64_t first_self_;  // the first query's own document, to leave out; -1: none
+    std::span<const std::int64_t> left_out_;  // a document for each query; or empty: none
     bool prune_;
     std::size_t row_cost_ = documents_.columns.size() / (documents_.size() + 1) + 8;
 };

@@ -251,7 +251,7 @@ def test_scikit_learn_tools(name, corpus):
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    texts, Y = corpus.texts.to_pylist(), corpus.targets
+    texts, Y = corpus.texts.to_pylist(), corpus.targets.toarray().astype(int)
     made = systems.create(name)
     assert sklearn_clone(made).get_params().keys() == made.get_params().keys()
     assert not sklearn_clone(systems.create(name).fit(corpus)).fitted

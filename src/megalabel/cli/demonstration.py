@@ -9,6 +9,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.markup import escape
 
 from megalabel import data, systems
 from megalabel.cli import models, output
@@ -67,10 +68,10 @@ def demo(
     output.console.print("[bold]4.[/] some test texts and their tags (✓: a true label):")
     examples = _examples(tagger, test)
     for example in examples[:3]:
-        output.console.print(f"   [bold]{output.escape(example.text)}[/]", soft_wrap=True)
+        output.console.print(f"   [bold]{escape(example.text)}[/]", soft_wrap=True)
         for tag in example.tags:
             mark = "✓" if tag.label in example.truth else " "
-            output.console.print(f"   {tag.probability:6.1%} {mark} {output.escape(tag.label)}")
+            output.console.print(f"   {tag.probability:6.1%} {mark} {escape(tag.label)}")
     shown = {name: {m: v[m] for m in columns if m in v} for name, v in scores.items()}
     facts = {
         "system": system,
@@ -84,7 +85,7 @@ def demo(
     (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, examples))
     output.console.print(
         f"[bold]5.[/] model in {out / 'model'}, page in {out / 'index.html'}. Try:\n"
-        f'   megalabel tag {out / "model"} "{output.escape(examples[0].text[:48])}"'
+        f'   megalabel tag {out / "model"} "{escape(examples[0].text[:48])}"'
     )
 
 
@@ -96,10 +97,13 @@ def _write_corpus(
     train, test = data.split(made.corpus, test=0.2, seed=seed)
     data.write(train, folder / "trn.jsonl")
     data.write(test, folder / "tst.jsonl")
-    ids = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}
-    rows = np.array([ids[uid] for uid in test.ids.to_pylist()])
+    number = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}  # type: ignore[union-attr]
+    rows = np.array([number[uid] for uid in test.ids.to_pylist()])  # type: ignore[union-attr]
     best = evaluate(
-        made.best(5)[rows], test, train_labels=(train.label_counts, len(train)), probabilities=True
+        made.best(5, observed=True)[rows],
+        test,
+        train_labels=(train.label_counts, len(train)),
+        probabilities=True,
     )
     scores["best possible"] = best.to_dict(percent=True)
     return train, test

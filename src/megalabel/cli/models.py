@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 import megalabel
 from megalabel import data, systems
@@ -131,10 +132,10 @@ def tag(
             if as_json:
                 output.show_json({"text": shown, "labels": labels})
             else:
-                output.console.print(f"[bold]{output.escape(shown)}[/]", soft_wrap=True)
+                output.console.print(f"[bold]{escape(shown)}[/]", soft_wrap=True)
                 for label in labels:
                     output.console.print(
-                        f"  {label['probability']:6.1%}  {output.escape(str(label['label']))}"
+                        f"  {label['probability']:6.1%}  {escape(str(label['label']))}"
                     )
         sys.stdout.flush()
         batch = list(islice(lines, size))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from megalabel.base import Check, Classifier, check_array, integer, number
@@ -66,20 +65,17 @@ class Prior(Classifier):
         self.labels_ = labels
         return self._add(Y)
 
-    def partial_fit(self, X: Matrix, Y: csr_matrix) -> Self:
-        """Count more rows; columns of Y beyond the labels known so far are new labels."""
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Count more rows; `labels` is the known label set, with any new labels at its end."""
         if not self.fitted:
-            return self.fit(X, Y)
+            return self.fit(X, Y, labels)
         check_width(self, X, self.n_features_)
         Y = check_targets(X, Y)
         known = len(self.label_counts_)
-        if Y.shape[1] < known:
-            raise ShapeError(f"Y is {Y.shape} but there are {known} labels already")
-        # A caller who has names for new labels may have put them into labels_ beforehand.
-        if Y.shape[1] > len(self.labels_):
-            more = LabelSet.numbered(Y.shape[1]).take(range(len(self.labels_), Y.shape[1]))
-            self.labels_ = _followed_by(self.labels_, more)
-        self.label_counts_ = np.append(self.label_counts_, np.zeros(Y.shape[1] - known))
+        if not known <= len(labels) == Y.shape[1]:
+            raise ShapeError(f"Y is {Y.shape}, there are {len(labels)} labels and were {known}")
+        self.labels_ = labels
+        self.label_counts_ = np.append(self.label_counts_, np.zeros(len(labels) - known))
         return self._add(Y)
 
     def _add(self, Y: csr_matrix) -> Self:
@@ -108,9 +104,9 @@ class Prior(Classifier):
             self.labels_,
         )
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, k: int) -> Ranking:
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
         """The same as `rank`: one row more or less is lost in the frequencies."""
-        return self.rank(X, k)
+        return self.rank(X[rows], k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the counts and frequencies back; ValueError where they do not fit together."""
@@ -154,15 +150,3 @@ def clamped(k: int, n: int) -> int:
     if not integer(1).accepts(k):
         raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
     return min(int(k), n)
-
-
-def _followed_by(labels: LabelSet, more: LabelSet) -> LabelSet:
-    """Both label sets in a row; unlike `extended`, ids that occur in both stay two labels."""
-    texts = None
-    if labels.texts is not None:
-        texts = pa.concat_arrays([labels.texts, more.names])
-    return LabelSet(
-        pa.concat_arrays([labels.ids, more.ids]),
-        pa.concat_arrays([labels.names, more.names]),
-        texts,
-    )

@@ -105,8 +105,7 @@ class InvertedIndex(Component):
         queries: Matrix,
         k: int,
         *,
-        exclude_self: bool = False,
-        first: int = 0,
+        leave_out: np.ndarray | None = None,
         early_termination: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k documents most similar to each query, best first.
@@ -115,10 +114,8 @@ class InvertedIndex(Component):
         ----------
         queries : CSR matrix or array (n, columns)
         k : int
-        exclude_self : bool
-            The queries are themselves documents: row i is document `first + i`, and is left out.
-        first : int
-            The document that the first row is, for `exclude_self`.
+        leave_out : int array (n,), optional
+            A document for each query that is not to be found, such as the query itself.
         early_termination : bool
             False: add up all postings. The answer is the same; for comparison.
 
@@ -133,12 +130,9 @@ class InvertedIndex(Component):
         queries = self._like_ours(queries)
         if not integer(1).accepts(k):
             raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
-        own = int(first) if exclude_self else -1
-        if exclude_self and not 0 <= first <= first + queries.shape[0] <= self.shape[0]:
-            raise ShapeError(
-                f"rows {first} to {first + queries.shape[0]} are not all among the "
-                f"{self.shape[0]} documents"
-            )
+        own = np.empty(0, np.int64) if leave_out is None else np.asarray(leave_out, np.int64)
+        if leave_out is not None and own.shape != (queries.shape[0],):
+            raise ShapeError(f"queries are {queries.shape} but leave_out is {own.shape}")
         found = max(1, min(int(k), self.shape[0]))  # more would only be padding
         if self._dense:
             ids, similarities = self._search_dense(queries, found, own)
@@ -164,7 +158,9 @@ class InvertedIndex(Component):
             similarities = np.pad(similarities, left, constant_values=-np.inf)
         return ids, similarities
 
-    def _search_dense(self, queries: np.ndarray, k: int, own: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search_dense(
+        self, queries: np.ndarray, k: int, own: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Pick candidates by a product in single precision, then score them exactly."""
         n, width = self.shape
         block = max(1, DENSE_BLOCK // max(n, 1))
@@ -174,8 +170,8 @@ class InvertedIndex(Component):
         for begin in range(0, queries.shape[0], block):
             part = queries[begin : begin + block]
             products = part @ self.vectors_.T
-            if own >= 0:
-                products[np.arange(len(part)), own + begin + np.arange(len(part))] = -np.inf
+            if len(own):
+                products[np.arange(len(part)), own[begin : begin + block]] = -np.inf
             margin = error * np.linalg.norm(part.astype(np.float64), axis=1, keepdims=True)
             bar = np.zeros((len(part), 1))
             if n > k:

@@ -100,16 +100,16 @@ class NearestNeighbours(Classifier):
         self._keep(Y)
         return self
 
-    def partial_fit(self, X: Matrix, Y: csr_matrix) -> Self:
-        """Add rows, as if all had been given to `fit`; new columns of Y are new labels.
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Add rows, as if all had been given to `fit`; labels may have new ones at its end.
 
         The index is built anew: adding many rows at once is cheaper than one by one.
         """
         if not self.fitted:
-            return self.fit(X, Y)
+            return self.fit(X, Y, labels)
         check_width(self, X, self.index_.shape[1])
         X, Y = self._features(X), check_targets(X, Y)
-        self.prior_.partial_fit(X, Y)
+        self.prior_.partial_fit(X, Y, labels)
         if self.counts_ is None:
             self.index_.partial_fit(_unit_rows(X))
         else:
@@ -165,16 +165,16 @@ class NearestNeighbours(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first; k is at most the number of labels."""
-        return self._rank(X, k, held_out=False)
+        return self._rank(X, k, None)
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, k: int) -> Ranking:
-        """Rank the training rows, each by its neighbours among the others."""
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
+        """Rank some of the training rows, each by its neighbours among all others."""
         self.check_fitted()
         if X.shape[0] != self.index_.shape[0]:
             raise ShapeError(f"X is {X.shape} but the training rows were {self.index_.shape}")
-        return self._rank(X, k, held_out=True)
+        return self._rank(X[rows], k, rows)
 
-    def _rank(self, X: Matrix, k: int, held_out: bool) -> Ranking:
+    def _rank(self, X: Matrix, k: int, leave_out: np.ndarray | None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.index_.shape[1])
         width = max(1, clamped(k, len(self.prior_.order_)))
@@ -186,8 +186,7 @@ class NearestNeighbours(Classifier):
             found, similarities = self.index_.search(
                 self._queries(X[rows]),
                 max(1, min(self.neighbours, self.index_.shape[0])),
-                exclude_self=held_out,
-                first=begin,
+                leave_out=None if leave_out is None else leave_out[rows],
             )
             ids[rows], scores[rows] = _native.vote(
                 found,

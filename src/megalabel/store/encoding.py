@@ -112,7 +112,8 @@ class Decoder:
         for name in learned:
             if not name.endswith("_") or name.startswith("_"):
                 raise StoreError(f"{name!r} is not the name of something learned")
-        part.restore(learned)
+        if learned:  # a part among the parameters has learned nothing
+            part.restore(learned)
         return part
 
     def value(self, encoded: Any) -> Any:
@@ -178,7 +179,7 @@ def mapped_strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
         raise StoreError("strings whose offsets do not fit their bytes")
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    column = pa.LargeStringArray.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    column = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
     column.validate(full=True)  # offsets rise, text is UTF-8
     return column
 

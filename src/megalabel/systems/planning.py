@@ -44,45 +44,61 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trial:
-    """Fits on two samples of a corpus, and what they foretell of the whole."""
+    """Fits on two samples of a corpus, the second twice the first, and what they foretell."""
 
     rows: tuple[int, int]
     seconds: tuple[float, float]
+    """Of fitting, without calibration."""
+    ranking: tuple[float, float]
+    """Seconds to rank one text."""
     model: tuple[int, int]
     """Bytes learned."""
+    terms: tuple[int, int]
+    """Features learned."""
     nonzeros: float
     """Feature values a text."""
     whole: int
+    """Texts of the whole corpus."""
 
     def scaled(self, values: tuple[float, float], least: float, most: float) -> float:
-        """The value for the whole corpus by a power law through the two samples."""
+        """The value for the whole corpus by a power law through the two samples.
+
+        The power is kept within [least, most], as two samples are little to go by.
+        """
         small, large = values
-        if self.rows[0] == self.rows[1] or small <= 0:
-            return large * self.whole / max(self.rows[1], 1)
-        power = np.log(large / small) / np.log(self.rows[1] / self.rows[0])
+        growth = self.rows[1] / self.rows[0]
+        power = np.log(large / small) / np.log(growth) if growth > 1 and small > 0 < large else 1.0
         return float(large * (self.whole / self.rows[1]) ** np.clip(power, least, most))
 
 
-def trial(tagger: Tagger, corpus: Corpus, rows: int = 8000, seed: int = 0) -> Trial:
-    """Fit a tagger on samples of at most `rows` texts and half as many, without calibration."""
-    large = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:rows])
-    small = large[::2]
-    seconds, sizes, nonzeros = [], [], 0.0
-    for sample in (small, large):
-        part = corpus[sample]
+def trial(tagger: Tagger, corpus: Corpus, rows: int = 16_000) -> Trial:
+    """Fit a tagger on samples of at most `rows` texts and half as many."""
+    order = np.random.default_rng(tagger.seed).permutation(len(corpus))[:rows]
+    measured = []
+    for count in (max(1, len(order) // 2), len(order)):
+        sample = corpus[np.sort(order[:count])]
         fitted = clone(tagger).set_params(calibration=None)
         started = time.perf_counter()
-        fitted.fit(part)
-        seconds.append(time.perf_counter() - started)
-        sizes.append(learned_bytes(fitted))
-        vectors = fitted.features_.transform(part[:2000])
-        nonzeros = (vectors.nnz if issparse(vectors) else vectors.size) / max(1, vectors.shape[0])
+        fitted.fit(sample)
+        fitting = time.perf_counter() - started
+        queries = sample[:1000]
+        started = time.perf_counter()
+        fitted.rank(queries, 10)
+        ranking = (time.perf_counter() - started) / len(queries)
+        measured.append(
+            (count, fitting, ranking, learned_bytes(fitted), fitted.features_.n_features)
+        )
+    vectors = fitted.features_.transform(queries)
+    nonzeros = (vectors.nnz if issparse(vectors) else vectors.size) / len(queries)
+    (small, large) = measured
     return Trial(
-        (len(small), len(large)),
-        (seconds[0], seconds[1]),
-        (sizes[0], sizes[1]),
-        nonzeros,
-        len(corpus),
+        rows=(small[0], large[0]),
+        seconds=(small[1], large[1]),
+        ranking=(small[2], large[2]),
+        model=(small[3], large[3]),
+        terms=(small[4], large[4]),
+        nonzeros=nonzeros,
+        whole=len(corpus),
     )
 
 
@@ -91,11 +107,8 @@ def learned_bytes(value: Any) -> int:
     if isinstance(value, Component):
         return sum(map(learned_bytes, value.learned().values()))
     if isinstance(value, LabelSet):
-        return sum(
-            c.nbytes
-            for c in {id(c): c for c in (value.ids, value.names, value.texts)}.values()
-            if c
-        )
+        columns = {id(c): c for c in (value.ids, value.names, value.texts) if c is not None}
+        return sum(column.nbytes for column in columns.values())
     if issparse(value):
         return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
     if isinstance(value, np.ndarray | pa.Array):

@@ -1,0 +1,57 @@
+"""knn: the labels of the training texts most similar to a text. Strong on rare labels."""
+
+from __future__ import annotations
+
+from megalabel.calibration import Isotonic
+from megalabel.data import Corpus
+from megalabel.features import Tfidf
+from megalabel.retrieval import InvertedIndex, NearestNeighbours
+from megalabel.systems import System
+from megalabel.systems.planning import Plan, memory_available, memory_in_use, trial
+from megalabel.tagger import Tagger
+
+
+def knn(
+    *,
+    neighbours: int = 30,
+    similarity: str = "cosine",
+    power: float = 3.0,
+    ngram_range: tuple[int, int] = (1, 1),
+    min_df: int | float = 1,
+    seed: int = 0,
+) -> Tagger:
+    """Nearest neighbours by tf-idf or BM25, with calibrated votes."""
+    counts = similarity == "bm25"  # which weighs counts by itself
+    features = Tfidf(
+        ngram_range=ngram_range,
+        min_df=min_df,
+        sublinear_tf=not counts,
+        use_idf=not counts,
+        norm=None if counts else "l2",
+    )
+    classifier = NearestNeighbours(neighbours=neighbours, similarity=similarity, power=power)
+    return Tagger(classifier, features, Isotonic(), seed=seed, system="knn")
+
+
+def plan(tagger: Tagger, corpus: Corpus) -> Plan:
+    """Vectors, an index beside them, and a search for each text that calibrates."""
+    made = trial(tagger, corpus)
+    entries = int(made.nonzeros * len(corpus))
+    terms = int(made.scaled(made.terms, 0.0, 1.0))
+    model = int(made.scaled(made.model, 0.5, 1.0))
+    vectors = 8 * entries
+    index = InvertedIndex.index_bytes(len(corpus), terms, entries)
+    memory = memory_in_use() + 2 * vectors + index + model - min(index, model)
+    fitting = made.scaled(made.seconds, 1.0, 1.2)
+    calibrating = made.scaled(made.ranking, 0.5, 1.0) * min(len(corpus), tagger.calibration_texts)
+    return Plan(memory, model, fitting + calibrating, memory_available())
+
+
+SYSTEM = System(
+    name="knn",
+    summary="labels of the most similar training texts, by weighted votes; strong on rare labels",
+    paper="Cover and Hart 1967; Robertson and Zaragoza 2009 (BM25)",
+    cost="O(words of all texts)",
+    build=knn,
+    plan=plan,
+)
