@@ -61,7 +61,8 @@ def test_new_labels_follow_those_with_names():
 def test_names_given_beforehand_are_kept():
     prior = Prior().fit(X, Y[:, :2], LabelSet(["a", "b"]))
     prior.labels_ = LabelSet(["a", "b", "c", "d"])
-    assert prior.partial_fit(X, Y).labels_.ids.to_pylist() == ["a", "b", "c", "d"]
+    assert prior.partial_fit(X, Y[:, :3]).labels_.ids.to_pylist() == ["a", "b", "c", "d"]
+    assert sorted(prior.rank(X[:1], 9).ids[0]) == [0, 1, 2, 3]
 
 
 def test_held_out_is_its_own_ranking():

@@ -79,12 +79,12 @@ class Prior(Classifier):
         if Y.shape[1] > len(self.labels_):
             more = LabelSet.numbered(Y.shape[1]).take(range(len(self.labels_), Y.shape[1]))
             self.labels_ = _followed_by(self.labels_, more)
-        self.label_counts_ = np.append(self.label_counts_, np.zeros(Y.shape[1] - known))
+        self.label_counts_ = np.append(self.label_counts_, np.zeros(len(self.labels_) - known))
         return self._add(Y)
 
     def _add(self, Y: csr_matrix) -> Self:
         self.rows_ += int(Y.shape[0])
-        counts = np.bincount(Y.indices, weights=Y.data, minlength=Y.shape[1])
+        counts = np.bincount(Y.indices, weights=Y.data, minlength=len(self.labels_))
         self.label_counts_ = self.label_counts_ + counts
         mean = self.label_counts_.sum() / max(1, self.rows_ * len(counts))
         shares = (self.label_counts_ + self.smoothing * mean) / max(1, self.rows_ + self.smoothing)
