@@ -309,7 +309,7 @@ NB_MODULE(_native, m) {
            In<std::int32_t> candidates, std::size_t k) {
             if (queries.shape(1) != documents.shape(1))
                 throw std::invalid_argument("queries and documents differ in width");
-            std::vector<float> unused(candidates.size());
+            std::vector<float> unused(candidates.size());  // candidates have no values
             megalabel::SparseRows rows{span(starts), span(candidates), unused, documents.shape(0)};
             megalabel::Ranked ranked(0, 0, 0);
             {

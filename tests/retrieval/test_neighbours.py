@@ -110,14 +110,15 @@ def test_neighbours_without_labels_lower_the_scores():
 
 def test_held_out_is_fitting_without_the_row():
     model = NearestNeighbours(neighbours=7).fit(X, Y)
-    held_out = model.rank_held_out(X, Y, 3)
-    for i in (0, 5, 119):
+    rows = np.array([0, 5, 119])
+    held_out = model.rank_held_out(X, Y, rows, 3)
+    for place, i in enumerate(rows):
         others = np.delete(np.arange(120), i)
         expected = NearestNeighbours(neighbours=7).fit(X[others], Y[others]).rank(X[[i]], 3)
-        assert held_out.ids[i].tolist() == expected.ids[0].tolist()
-        np.testing.assert_allclose(held_out.scores[i], expected.scores[0], rtol=1e-2)
+        assert held_out.ids[place].tolist() == expected.ids[0].tolist()
+        np.testing.assert_allclose(held_out.scores[place], expected.scores[0], rtol=1e-2)
     with pytest.raises(ShapeError, match=r"\(3, 30\) but the training rows were \(120, 30\)"):
-        model.rank_held_out(X[:3], Y[:3], 1)
+        model.rank_held_out(X[:3], Y[:3], rows, 1)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "bm25"])
@@ -127,7 +128,8 @@ def test_adding_rows_is_fitting_them_all(similarity, dense):
     wider = csr_matrix((Y.data, Y.indices, Y.indptr), shape=(120, 18))
     whole = NearestNeighbours(similarity=similarity).fit(documents, wider)
     model = NearestNeighbours(similarity=similarity)
-    model.partial_fit(documents[:50], Y[:50]).partial_fit(documents[50:], wider[50:])
+    model.partial_fit(documents[:50], Y[:50], LabelSet.numbered(Y.shape[1]))
+    model.partial_fit(documents[50:], wider[50:], LabelSet.numbered(18))
     a, b = model.rank(COUNT_QUERIES, 18), whole.rank(COUNT_QUERIES, 18)
     np.testing.assert_array_equal(a.ids, b.ids)
     np.testing.assert_array_equal(a.scores, b.scores)
@@ -137,13 +139,13 @@ def test_adding_rows_is_fitting_them_all(similarity, dense):
 @pytest.mark.parametrize("similarity", ["cosine", "bm25"])
 def test_threads_and_batches_do_not_matter(similarity, monkeypatch):
     model = NearestNeighbours(similarity=similarity).fit(COUNTS, Y)
-    whole = model.rank(COUNT_QUERIES, 6), model.rank_held_out(COUNTS, Y, 6)
+    whole = model.rank(COUNT_QUERIES, 6), model.rank_held_out(COUNTS, Y, np.arange(120), 6)
     threads = _native.get_threads()
     monkeypatch.setattr("megalabel.retrieval.neighbours.BLOCK", 7)
     try:
         for count in (1, 3):
             _native.set_threads(count)
-            parts = model.rank(COUNT_QUERIES, 6), model.rank_held_out(COUNTS, Y, 6)
+            parts = model.rank(COUNT_QUERIES, 6), model.rank_held_out(COUNTS, Y, np.arange(120), 6)
             for a, b in zip(whole, parts, strict=True):
                 np.testing.assert_array_equal(a.ids, b.ids)
                 np.testing.assert_array_equal(a.scores, b.scores)
@@ -200,7 +202,7 @@ def test_errors_name_what_is_wrong():
     with pytest.raises(ShapeError, match=r"\(1, 7\) but NearestNeighbours was fitted on 30"):
         model.rank(csr_matrix((1, 7)), 1)
     with pytest.raises(ShapeError, match=r"\(1, 7\) but NearestNeighbours was fitted on 30"):
-        model.partial_fit(csr_matrix((1, 7)), Y[:1])
+        model.partial_fit(csr_matrix((1, 7)), Y[:1], model.labels_)
     with pytest.raises(ShapeError, match="as many rows"):
         model.fit(X, Y[:3])
     with pytest.raises(ParameterError, match="k must be"):

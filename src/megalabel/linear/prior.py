@@ -80,7 +80,7 @@ class Prior(Classifier):
 
     def _add(self, Y: csr_matrix) -> Self:
         self.rows_ += int(Y.shape[0])
-        counts = np.bincount(Y.indices, weights=Y.data, minlength=Y.shape[1])
+        counts = np.bincount(Y.indices, weights=Y.data, minlength=len(self.labels_))
         self.label_counts_ = self.label_counts_ + counts
         mean = self.label_counts_.sum() / max(1, self.rows_ * len(counts))
         shares = (self.label_counts_ + self.smoothing * mean) / max(1, self.rows_ + self.smoothing)
