@@ -300,7 +300,7 @@ def test_what_was_learned_can_be_taken_back_read_only() -> None:
         {"idf_": np.ones(8)},
         {"extra_": 1},
     ],
-    ids=str,
+    ids=lambda changed: next(iter(changed), "nothing"),
 )
 def test_learned_parts_that_do_not_fit_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Tfidf"):
