@@ -67,7 +67,7 @@ class Analyzer {
         if (text.empty()) return;
         std::size_t room = text.size() * unicode::kMaxGrowth + 64;
         if (buffer_.size() < room) buffer_.resize(room);
-        pieces_.clear();
+        slices_.clear();
         if (how_.unit == Unit::kWord) {
             words(text);
             emit_words(sink);
@@ -76,7 +76,7 @@ class Analyzer {
             emit_characters(0, starts_.size() - 1, sink);
         } else {
             characters_in_words(text);
-            for (Piece word : pieces_) {
+            for (Slice word : slices_) {
                 // a word that is shorter than the n-grams, with its spaces, counts once as a whole
                 if (word.end - word.begin < how_.shortest)
                     sink(buffer_.data() + starts_[word.begin],
@@ -87,7 +87,7 @@ class Analyzer {
     }
 
   private:
-    struct Piece {
+    struct Slice {
         std::uint32_t begin, end;
     };
 
@@ -140,7 +140,7 @@ class Analyzer {
             text[end] = ' ';
             joined_ = end + 1;
         }
-        pieces_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
+        slices_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
     }
 
     void unicode_words(std::span<const std::uint8_t> text) {
@@ -149,7 +149,7 @@ class Analyzer {
         std::size_t length = 0;
         auto finish = [&] {
             if (length >= how_.min_word_length && keeps_word(word, out - word)) {
-                pieces_.push_back({static_cast<std::uint32_t>(word - begin),
+                slices_.push_back({static_cast<std::uint32_t>(word - begin),
                                    static_cast<std::uint32_t>(out - begin)});
                 *out++ = ' ';
             } else {
@@ -174,9 +174,9 @@ class Analyzer {
     template <class Sink>
     void emit_words(Sink&& sink) {
         const char* text = buffer_.data();
-        for (std::size_t n = how_.shortest; n <= how_.longest && n <= pieces_.size(); ++n)
-            for (std::size_t i = 0; i + n <= pieces_.size(); ++i)
-                sink(text + pieces_[i].begin, pieces_[i + n - 1].end - pieces_[i].begin);
+        for (std::size_t n = how_.shortest; n <= how_.longest && n <= slices_.size(); ++n)
+            for (std::size_t i = 0; i + n <= slices_.size(); ++i)
+                sink(text + slices_[i].begin, slices_[i + n - 1].end - slices_[i].begin);
     }
 
     // Where each character starts goes to starts_, with the end after the last.
@@ -194,13 +194,13 @@ class Analyzer {
         starts_.push_back(static_cast<std::uint32_t>(out_ - buffer_.data()));
     }
 
-    // Words with a space before, between and after them; each piece is a word with both its spaces.
+    // Words with a space before, between and after them; each slice is a word with both its spaces.
     void characters_in_words(std::span<const std::uint8_t> text) {
         bool open = false;
         std::size_t begin = 0;
         auto close = [&] {
             put(' ');
-            pieces_.push_back(
+            slices_.push_back(
                 {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(starts_.size())});
             open = false;
         };
@@ -247,7 +247,7 @@ class Analyzer {
     Lookup stop_;
     std::vector<char> buffer_;
     std::vector<std::uint8_t> word_;
-    std::vector<Piece> pieces_;
+    std::vector<Slice> slices_;
     std::vector<std::uint32_t> starts_;
     std::size_t joined_ = 0;  // where the next word goes, if words are to be one space apart
     char* out_ = nullptr;
@@ -272,7 +272,8 @@ inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> analyse(c
 inline std::vector<std::uint8_t> unstable_texts(const Strings& texts) {
     const std::uint8_t* known = unicode::properties();
     std::vector<std::uint8_t> unstable(texts.size());
-    parallel_for(texts.size(), 4096, [&](std::size_t first, std::size_t last) {
+    std::size_t grain = rows_a_piece(texts.size(), texts.data.size());
+    parallel_for(texts.size(), grain, [&](std::size_t first, std::size_t last) {
         for (std::size_t i = first; i < last; ++i) {
             auto text = texts[i];
             if (is_ascii(text.data(), text.size())) continue;

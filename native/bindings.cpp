@@ -74,7 +74,6 @@ using LookupArrays = std::tuple<In<std::uint64_t>, In<std::int64_t>, In<std::uin
 using AnalysisNumbers = std::tuple<int, int, bool, std::size_t, std::size_t, std::size_t>;
 using TermArrays =
     std::tuple<In<std::int64_t>, In<std::uint8_t>, In<std::int64_t>, In<std::int64_t>>;
-
 using SelectionNumbers = std::tuple<double, double, std::size_t, bool>;  // as text::Selection
 
 template <class T>
@@ -208,7 +207,8 @@ NB_MODULE(_native, m) {
     // --- text to vectors (vectorizer.hpp)
     m.attr("UNICODE_VERSION") = megalabel::unicode::kVersion;
     m.def("analyse", [](TextArrays texts, AnalysisNumbers how, LookupArrays stop) {
-        auto [offsets, data] = text::analyse(strings_of(texts), analysis_of(how), lookup_of(stop));
+        auto [offsets, data] = without_gil(
+            [&] { return text::analyse(strings_of(texts), analysis_of(how), lookup_of(stop)); });
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(std::move(data)));
     });
     m.def("unstable_texts", [](TextArrays texts) {

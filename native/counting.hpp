@@ -3,11 +3,14 @@
 // number of threads was.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -54,9 +57,24 @@ struct Terms {
     }
 };
 
+// Memory that goes back to the system as soon as it is freed, which malloc does not promise: pieces
+// are freed one by one while the matrix they go into grows.
+template <class T>
+struct PageAllocator {
+    using value_type = T;
+    T* allocate(std::size_t n) {
+        void* pages = ::mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) throw std::bad_alloc();
+        return static_cast<T*>(pages);
+    }
+    void deallocate(T* p, std::size_t n) noexcept { ::munmap(p, n * sizeof(T)); }
+    bool operator==(const PageAllocator&) const = default;
+};
+
 // Rows a worker has made: cells of (column << 32 | count), row after row.
 struct Piece {
-    std::vector<std::uint64_t> cells;
+    std::vector<std::uint64_t, PageAllocator<std::uint64_t>> cells;
     std::vector<std::uint32_t> lengths;
     std::size_t worker = 0;
 };
@@ -70,21 +88,15 @@ inline std::uint64_t cell(std::uint64_t column, std::uint64_t count) {
     return column << 32 | count;
 }
 
-// Rows of about a quarter of a megabyte of text: some milliseconds of work.
-inline std::size_t rows_a_piece(const Strings& texts) {
-    std::size_t average = texts.data.size() / std::max<std::size_t>(texts.size(), 1) + 1;
-    return std::clamp<std::size_t>((std::size_t{1} << 18) / average, 1, 8192);
-}
-
 inline std::size_t piece_count(const Strings& texts) {
-    std::size_t rows = rows_a_piece(texts);
+    std::size_t rows = rows_a_piece(texts.size(), texts.data.size());
     return (texts.size() + rows - 1) / rows;
 }
 
 // Calls body(piece, begin, end) in parallel for the rows of each piece.
 template <class Body>
 void each_piece(const Strings& texts, Body&& body) {
-    std::size_t rows = rows_a_piece(texts);
+    std::size_t rows = rows_a_piece(texts.size(), texts.data.size());
     parallel_for(piece_count(texts), 1, [&](std::size_t first, std::size_t last) {
         for (std::size_t piece = first; piece < last; ++piece)
             body(piece, piece * rows, std::min(texts.size(), (piece + 1) * rows));
@@ -104,8 +116,8 @@ class Workers {
         {
             std::lock_guard lock(mutex_);
             if (idle_.empty()) {
-                idle_.push_back(states_.size());
                 states_.push_back(std::make_unique<State>(make_(states_.size())));
+                idle_.push_back(states_.size() - 1);
             }
             number = idle_.back();
             state = states_[number].get();
@@ -386,7 +398,10 @@ inline Counted count_terms(const Strings& texts, const Analysis& how, const Look
                 pipeline.drain();
                 lengths.push_back(worker.table.row_length());
             }
-            if (keep_rows) result.pieces[piece] = {worker.table.cells, std::move(lengths), number};
+            if (keep_rows)
+                result.pieces[piece] = {{worker.table.cells.begin(), worker.table.cells.end()},
+                                        std::move(lengths),
+                                        number};
         });
     });
     std::vector<const TermTable*> tables;

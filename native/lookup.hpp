@@ -1,6 +1,7 @@
 // Strings in an array, their hashes, and tables that find them again.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +26,14 @@ struct Strings {
         return data.subspan(begin, end - begin);
     }
 };
+
+// Rows that hold about a quarter of a million items, some milliseconds of work; more rows where
+// there would be many thousands of pieces.
+inline std::size_t rows_a_piece(std::size_t rows, std::size_t items) {
+    constexpr std::size_t kItems = 1 << 18, kRows = 8192, kPieces = 1 << 14;
+    std::size_t fitting = rows == 0 ? kRows : kItems / (items / rows + 1);
+    return std::max({std::min(fitting, kRows), rows / kPieces, std::size_t{1}});
+}
 
 // --- hashing: reads 16 bytes from the start of a term, so that many must be readable there
 

@@ -133,25 +133,46 @@ class RowCollector {
     void prefetch_term(std::uint32_t hash) const { finder_.prefetch_term(hash); }
     void visit(const char* begin, std::uint32_t length, std::uint32_t hash) {
         std::int32_t column = finder_.find(begin, length, hash);
-        if (column >= 0) found_.push_back(cell(static_cast<std::uint64_t>(column), found_.size()));
+        if (column < 0) return;
+        found_.push_back(cell(static_cast<std::uint64_t>(column), found_.size()));
+        if (found_.size() == kMany) count_found(partial_);
     }
 
-    void finish_row(Piece& piece) {
+    void finish_row() {
+        std::size_t before = cells_.size();
+        count_found(partial_.empty() ? cells_ : partial_);
+        std::sort(partial_.begin(), partial_.end());
+        for (std::uint64_t next : partial_) {
+            if (cells_.size() > before && cells_.back() >> 32 == next >> 32)
+                cells_.back() += next & 0xFFFFFFFF;
+            else
+                cells_.push_back(next);
+        }
+        partial_.clear();
+        lengths_.push_back(static_cast<std::uint32_t>(cells_.size() - before));
+    }
+
+    Piece piece() { return {{cells_.begin(), cells_.end()}, std::move(lengths_), 0}; }
+
+  private:
+    // Adds the columns found to `counted`, with how often each was.
+    void count_found(std::vector<std::uint64_t>& counted) {
         sort_(found_.data(), found_.size());
-        std::size_t before = piece.cells.size();
         for (std::size_t i = 0, j; i < found_.size(); i = j) {
             std::uint64_t column = found_[i] >> 32;
             for (j = i + 1; j < found_.size() && found_[j] >> 32 == column;) ++j;
-            piece.cells.push_back(cell(column, j - i));
+            counted.push_back(cell(column, j - i));
         }
-        piece.lengths.push_back(static_cast<std::uint32_t>(piece.cells.size() - before));
         found_.clear();
     }
 
-  private:
+    static constexpr std::size_t kMany = 1 << 20;  // a long text's terms are counted in parts
     const Finder& finder_;
     CellSorter sort_;
+    std::vector<std::uint64_t> cells_;
+    std::vector<std::uint32_t> lengths_;
     std::vector<std::uint64_t> found_;  // column << 32 | order, so that no two are the same
+    std::vector<std::uint64_t> partial_;
 };
 
 template <class Finder>
@@ -163,14 +184,12 @@ CountRows find_rows(const Strings& texts, const Analysis& how, const Lookup& sto
         workers.lend([&](Analyzer& analyzer, std::size_t) {
             RowCollector collector(finder);
             Pipeline pipeline(collector);
-            Piece piece;
             for (std::size_t row = begin; row < end; ++row) {
                 analyzer(texts[row], pipeline);
                 pipeline.drain();
-                collector.finish_row(piece);
+                collector.finish_row();
             }
-            piece.cells.shrink_to_fit();
-            pieces[number] = std::move(piece);
+            pieces[number] = collector.piece();
         });
     });
     return assemble(pieces, nullptr);
@@ -240,7 +259,8 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
                    ? tf[whole]
                    : 1 + std::log(static_cast<double>(count));
     };
-    parallel_for(indptr.size() - 1, 8192, [&](std::size_t first, std::size_t last) {
+    std::size_t grain = rows_a_piece(indptr.size() - 1, values.size());
+    parallel_for(indptr.size() - 1, grain, [&](std::size_t first, std::size_t last) {
         for (std::size_t row = first; row < last; ++row) {
             std::int64_t begin = indptr[row], end = indptr[row + 1];
             if (begin < 0 || end < begin || end > indptr.back())

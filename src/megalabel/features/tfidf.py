@@ -304,16 +304,14 @@ class Tfidf(Featurizer):
             if not isinstance(terms, pa.LargeStringArray) or terms.null_count:
                 raise ValueError("terms_ of Tfidf must be an Arrow array of strings")
             terms.validate()
-            if slots.dtype != np.uint64 or slots.ndim != 1:
-                raise ValueError(f"slots_ of Tfidf must be a row of uint64, not {slots.dtype}")
+            if not (isinstance(slots, np.ndarray) and slots.dtype == np.uint64 and slots.ndim == 1):
+                raise ValueError("slots_ of Tfidf must be a one-dimensional array of uint64")
             self._lookup = (slots, *text_arrays(terms))
         self._columns = len(terms) if self.hashing is None else int(self.hashing)
-        idf = learned.get("idf_")
-        if idf is not None and (idf.dtype != np.float32 or idf.shape != (self._columns,)):
-            raise ValueError(
-                f"idf_ of Tfidf must be float32 of shape ({self._columns},),"
-                f" not {idf.dtype} of {idf.shape}"
-            )
+        if self.use_idf:
+            idf, shape = learned["idf_"], (self._columns,)
+            if not (isinstance(idf, np.ndarray) and idf.dtype == np.float32 and idf.shape == shape):
+                raise ValueError(f"idf_ of Tfidf must be a float32 array of shape {shape}")
         self._how = self._settings()
         super().restore(learned)
 
@@ -350,6 +348,8 @@ class Tfidf(Featurizer):
             changing = ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
         if not changing.any():
             return texts
+        if changing.all():
+            return pc.utf8_normalize(texts, form)
         mask = pa.array(changing)
         return pc.replace_with_mask(texts, mask, pc.utf8_normalize(texts.filter(mask), form))
 
