@@ -76,22 +76,18 @@ using TermArrays =
     std::tuple<In<std::int64_t>, In<std::uint8_t>, In<std::int64_t>, In<std::int64_t>>;
 using SelectionNumbers = std::tuple<double, double, std::size_t, bool>;  // as text::Selection
 
-template <class T>
-std::span<const T> span_of(const In<T>& array) {
-    return {array.data(), array.size()};
-}
 text::Strings strings_of(const In<std::int64_t>& offsets, const In<std::uint8_t>& data) {
-    return {span_of(offsets), span_of(data)};
+    return {span(offsets), span(data)};
 }
 text::Strings strings_of(const TextArrays& arrays) {
     return strings_of(std::get<0>(arrays), std::get<1>(arrays));
 }
 text::Lookup lookup_of(const LookupArrays& arrays) {
-    return {span_of(std::get<0>(arrays)), strings_of(std::get<1>(arrays), std::get<2>(arrays))};
+    return {span(std::get<0>(arrays)), strings_of(std::get<1>(arrays), std::get<2>(arrays))};
 }
 text::TermsView terms_of(const TermArrays& arrays) {
-    return {strings_of(std::get<0>(arrays), std::get<1>(arrays)), span_of(std::get<2>(arrays)),
-            span_of(std::get<3>(arrays))};
+    return {strings_of(std::get<0>(arrays), std::get<1>(arrays)), span(std::get<2>(arrays)),
+            span(std::get<3>(arrays))};
 }
 text::Selection selection_of(const SelectionNumbers& n) {
     return {std::get<0>(n), std::get<1>(n), std::get<2>(n), std::get<3>(n)};
@@ -257,8 +253,8 @@ NB_MODULE(_native, m) {
                            nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu> values,
                            In<float> idf, bool binary, bool sublinear, int norm) {
         nb::gil_scoped_release release;
-        text::weigh_rows(span_of(indptr), span_of(indices), {values.data(), values.size()},
-                         span_of(idf), binary, sublinear, static_cast<text::Norm>(norm));
+        text::weigh_rows(span(indptr), span(indices), {values.data(), values.size()}, span(idf),
+                         binary, sublinear, static_cast<text::Norm>(norm));
     });
 
     // --- nearest neighbours (inverted_index.hpp, voting.hpp)

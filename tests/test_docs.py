@@ -1,12 +1,14 @@
 """Every snippet in the README and the docs is run.
 
-Python blocks of a page run in order in one namespace and an empty folder; a `text` block right
-after one must be what it prints. Of a `console` block, lines starting with `$ ` are run.
+Python blocks of a page run in order in one namespace and an empty folder, those with prompts as
+doctests; a `text` block right after one must be what it prints. Of a `console` block, lines
+starting with `$ ` are run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -42,12 +44,17 @@ def test_snippets_run(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {"__name__": "__main__"}
     printed = None
     for language, block in blocks(page):
-        if language == "python":
+        if language == "python" and block.startswith(">>>"):
+            example = doctest.DocTestParser().get_doctest(block, namespace, page.name, None, 0)
+            results = doctest.DocTestRunner().run(example, clear_globs=False)
+            namespace |= example.globs
+            assert results.failed == 0
+        elif language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(block, str(page), "exec"), namespace)
             printed = output.getvalue()
             continue
-        if language == "console":
+        elif language == "console":
             run_commands(block)
         elif language == "text" and printed is not None:
             assert printed.rstrip() == block.rstrip()

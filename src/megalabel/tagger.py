@@ -69,9 +69,9 @@ class Tagger(Component):
     --------
     >>> from megalabel import systems
     >>> tagger = systems.create("knn")
-    >>> texts = ["red summer dress", "blue jeans", "red shoes"]
-    >>> tagger.fit(texts, [["dress", "red"], ["jeans"], ["red", "shoes"]]).tag("red dress", k=1)
-    [Tag(label='red', probability=1.0)]
+    >>> texts = ["red summer dress", "red evening dress", "blue jeans", "faded blue jeans"]
+    >>> tagger.fit(texts, [["dress"], ["dress"], ["jeans"], ["jeans"]]).tag("a red dress", k=1)
+    [Tag(label='dress', probability=1.0)]
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
@@ -100,7 +100,7 @@ class Tagger(Component):
         calibration: Calibrator | None = None,
         decision: Decision | None = None,
         *,
-        calibration_texts: int = 20_000,
+        calibration_texts: int = 5_000,
         holdout: float = 0.1,
         seed: int = 0,
         system: str | None = None,

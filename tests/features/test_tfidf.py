@@ -119,9 +119,9 @@ def test_an_empty_stream() -> None:
         ("one text", "found one string"),
         (b"bytes", "found one string"),
         (7, "found int"),
-        ([1, 2], "expected a sequence of strings"),
+        ([1, 2], "expected a string at position 0, found 1"),
         (["a", None], "position 1"),
-        (["fine", "bad \ud800 one"], r"text 1 holds a lone surrogate, '\\ud800', at position 4"),
+        (["fine", "bad \ud800 one"], r"position 1 holds a lone surrogate, '\\ud800'"),
         (Corpus(features=np.eye(2)), "expected a corpus with texts"),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-EXIT_CODES = """Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters, 3 bad data,
-4 bad model folder, 5 not enough memory or disk, 130 interrupted."""
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters, 3 bad data, "
+    "4 bad model folder, 5 not enough memory, 130 interrupted."
+)
 
 
 def main() -> None:

@@ -68,13 +68,7 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     output.show_facts(f"Model {path}", shown)
     corpus = provenance.pop("corpus", {})
     output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})
-    if metrics:
-        percent = {k: round(100 * v, 2) for k, v in metrics.items()}
-        output.show_table(
-            "On training texts, each ranked as if unseen (%)",
-            list(percent),
-            [list(percent.values())],
-        )
+    output.show_held_out(metrics)
 
 
 def convert(

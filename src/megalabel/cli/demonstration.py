@@ -14,7 +14,7 @@ from rich.markup import escape
 from megalabel import data, systems
 from megalabel.cli import models, output
 from megalabel.cli.models import Seed, System, Threads
-from megalabel.data import Corpus, synthetic
+from megalabel.data import Corpus
 from megalabel.metrics import evaluate
 from megalabel.report import Example, page
 from megalabel.tagger import Tagger
@@ -85,7 +85,7 @@ def demo(
     (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, examples))
     output.console.print(
         f"[bold]5.[/] model in {out / 'model'}, page in {out / 'index.html'}. Try:\n"
-        f'   megalabel tag {out / "model"} "{escape(examples[0].text[:48])}"'
+        f'   megalabel tag {out / "model"} "{escape(examples[0].text.split(".")[0])}"'
     )
 
 
@@ -93,6 +93,8 @@ def _write_corpus(
     folder: Path, texts: int, labels: int, seed: int, scores: dict[str, dict[str, float]]
 ) -> tuple[Corpus, Corpus]:
     """The built-in corpus, split and kept as files; and what the best system would get."""
+    from megalabel.data import synthetic  # its word lists take a while to build
+
     made = synthetic.generate(texts=texts, labels=labels, seed=seed)
     train, test = data.split(made.corpus, test=0.2, seed=seed)
     data.write(train, folder / "trn.jsonl")

@@ -18,6 +18,7 @@ from megalabel import data, systems
 from megalabel.cli import output
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
+from megalabel.metrics import Evaluation
 from megalabel.tagger import Tagger
 
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
@@ -63,18 +64,13 @@ def train(
         "bytes": folder_bytes(out),
         "skipped": corpus.source.get("skipped", 0),
     }
-    held_out = {k: round(100 * v, 2) for k, v in tagger.metrics_.items()}
     if as_json:
+        held_out = tagger.metrics_ and Evaluation.from_dict(tagger.metrics_).to_dict(percent=True)
         output.show_json({"model": str(out), **facts, "held_out": held_out})
         return
     facts |= {"seconds": output.duration(seconds), "bytes": output.size(folder_bytes(out))}
     output.show_facts(f"Trained {out}", facts)
-    if held_out:
-        output.show_table(
-            "On training texts, each ranked as if unseen (%)",
-            list(held_out),
-            [list(held_out.values())],
-        )
+    output.show_held_out(tagger.metrics_)
 
 
 def evaluate(
@@ -97,8 +93,8 @@ def evaluate(
     result = tagger.evaluate(corpus, cutoffs(k))
     seconds = time.perf_counter() - started
     if as_json:
-        counts = {"texts": len(corpus), "labels": len(tagger.labels), "seconds": round(seconds, 3)}
-        output.show_json(result.to_dict(percent=True) | counts)
+        more = {"labels": len(tagger.labels), "seconds": round(seconds, 3)}
+        output.show_json(result.to_dict(percent=True) | more)
         return
     output.console.print(result)
     output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from megalabel.data.problems import Problems
+from megalabel.metrics import Evaluation
 
 console = Console(highlight=False)
 notes = Console(stderr=True, highlight=False)
@@ -61,6 +62,13 @@ def show_facts(title: str, facts: Mapping[str, object]) -> None:
     for name, value in facts.items():
         table.add_row(escape(name), escape(_cell(value)))
     console.print(table)
+
+
+def show_held_out(metrics: Mapping[str, Any]) -> None:
+    """What a model measured of itself in training."""
+    if metrics:
+        console.print("[bold]On training texts, each ranked as if it had not been seen[/]")
+        console.print(Evaluation.from_dict(metrics))
 
 
 def show_bars(title: str, bars: Mapping[str, int]) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
-from megalabel.data.labelset import LabelSet, strings
+from megalabel.data.labelset import LabelSet
+from megalabel.data.strings import strings
 from megalabel.errors import DataError, ShapeError, UnknownLabelError
 
 

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from megalabel.errors import DataError, ShapeError, UnknownLabelError
-
-
-def strings(values: Any) -> pa.LargeStringArray:
-    """Any sequence of strings as one Arrow array with 64-bit offsets and no nulls."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):  # no chunks at all
-            values = pa.array([], pa.large_string())
-    if not isinstance(values, pa.Array):
-        if isinstance(values, np.ndarray):
-            values = values.tolist()
-        try:
-            values = pa.array(values, pa.large_string())
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-            raise DataError(f"expected a sequence of strings: {error}") from None
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if values.type != pa.large_string():
-        values = values.cast(pa.large_string())
-    if values.null_count:
-        where = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(f"expected a string at position {where}, found nothing")
-    return values
+from megalabel.data.strings import strings
+from megalabel.errors import ShapeError, UnknownLabelError
 
 
 class LabelSet:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.data import Corpus
-from megalabel.data.labelset import strings
+from megalabel.data.strings import strings
 from megalabel.errors import DataError
 
 BATCH = 16384  # texts taken at a time from a stream that gives them one by one
@@ -26,10 +26,10 @@ def texts_in_memory(inputs: Any) -> pa.LargeStringArray | None:
     if not isinstance(inputs, Iterable):
         raise DataError(f"expected texts, found {type(inputs).__name__}")
     if isinstance(inputs, pa.Array | pa.ChunkedArray | np.ndarray):
-        return _strings(inputs)
+        return strings(inputs)
     if not hasattr(inputs, "__len__") or _is_batch(next(iter(inputs), "")):
         return None
-    return _strings(inputs if isinstance(inputs, list) else list(inputs))
+    return strings(inputs if isinstance(inputs, list) else list(inputs))
 
 
 def text_batches(inputs: Any) -> Iterator[pa.LargeStringArray]:
@@ -44,41 +44,15 @@ def text_batches(inputs: Any) -> Iterator[pa.LargeStringArray]:
     pending: list[str] = []
     for item in inputs:
         if pending and (len(pending) == BATCH or _is_batch(item)):
-            yield _strings(pending)
+            yield strings(pending)
             pending = []
         if _is_batch(item):
             yield from text_batches(item)
         else:
             pending.append(item)
     if pending:
-        yield _strings(pending)
-
-
-def text_arrays(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and UTF-8 bytes of an Arrow array, as NumPy arrays without a copy."""
-    _, offsets, data = texts.buffers()
-    if offsets is None or len(texts) == 0:
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return bounds, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-
-
-def arrow_strings(offsets: np.ndarray, data: np.ndarray) -> pa.LargeStringArray:
-    """The Arrow array over offsets and UTF-8 bytes, without a copy."""
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+        yield strings(pending)
 
 
 def _is_batch(item: Any) -> bool:
     return isinstance(item, Corpus | pa.Array | pa.ChunkedArray | np.ndarray | list | tuple)
-
-
-def _strings(texts: Any) -> pa.LargeStringArray:
-    try:
-        return strings(texts)
-    except UnicodeEncodeError as error:
-        where = next(row for row, text in enumerate(texts) if text == error.object)
-        raise DataError(
-            f"text {where} holds a lone surrogate, {error.object[error.start]!r}, at position"
-            f" {error.start}; it has no UTF-8 form"
-        ) from None

@@ -12,8 +12,9 @@ from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
 from megalabel.base import Featurizer, boolean, instance, integer, number, one_of, sequence_of
+from megalabel.data.strings import from_arrays, to_arrays
 from megalabel.errors import DataError, ParameterError
-from megalabel.features.inputs import arrow_strings, text_arrays, text_batches, texts_in_memory
+from megalabel.features.inputs import text_batches, texts_in_memory
 from megalabel.features.rows import NO_WEIGHTS, NORMS, csr_of
 
 UNITS = {"word": 0, "char": 1, "char_wb": 2}
@@ -163,7 +164,7 @@ class Tfidf(Featurizer):
         text_counts = self._column_counts(())
         for texts in text_batches(inputs):
             n_texts += len(texts)
-            arrays = text_arrays(self._normalised(texts))
+            arrays = to_arrays(self._normalised(texts))
             if self.hashing is None:
                 runs.append(_native.count_terms(arrays, *how))
                 # each run is at most half of the one before, so few terms are merged many times
@@ -191,7 +192,7 @@ class Tfidf(Featurizer):
                 )
             return self.fit(inputs).transform(inputs)
         how = self._settings()
-        arrays = text_arrays(self._normalised(texts))
+        arrays = to_arrays(self._normalised(texts))
         if self.hashing is None:
             terms, found, rows = _native.learn_rows(arrays, *how, self._selection(len(texts)))
             self._learn_terms(len(texts), terms, found)
@@ -205,7 +206,7 @@ class Tfidf(Featurizer):
         if not len(text_counts):
             raise self._no_terms(found, n_texts)
         slots = _native.lookup_slots((offsets, data))
-        return self._learn(n_texts, text_counts, terms_=arrow_strings(offsets, data), slots_=slots)
+        return self._learn(n_texts, text_counts, terms_=from_arrays(offsets, data), slots_=slots)
 
     def _column_counts(self, columns: np.ndarray | tuple[()]) -> np.ndarray:
         """How many texts each hashed column occurs in, where that is of use."""
@@ -257,7 +258,7 @@ class Tfidf(Featurizer):
         self.check_fitted()
         blocks = []
         for texts in text_batches(inputs):
-            arrays = text_arrays(self._normalised(texts))
+            arrays = to_arrays(self._normalised(texts))
             if self.hashing is None:
                 rows = _native.find_rows(arrays, *self._how, self._lookup)
             else:
@@ -275,8 +276,8 @@ class Tfidf(Featurizer):
         >>> Tfidf(ngram_range=(1, 2)).analyse("A RED dress")
         ['red', 'dress', 'red dress']
         """
-        arrays = text_arrays(self._normalised(texts_in_memory([text])))
-        terms: list[str] = arrow_strings(*_native.analyse(arrays, *self._settings())).to_pylist()
+        arrays = to_arrays(self._normalised(texts_in_memory([text])))
+        terms: list[str] = from_arrays(*_native.analyse(arrays, *self._settings())).to_pylist()
         return terms
 
     @property
@@ -306,7 +307,7 @@ class Tfidf(Featurizer):
             terms.validate()
             if not (isinstance(slots, np.ndarray) and slots.dtype == np.uint64 and slots.ndim == 1):
                 raise ValueError("slots_ of Tfidf must be a one-dimensional array of uint64")
-            self._lookup = (slots, *text_arrays(terms))
+            self._lookup = (slots, *to_arrays(terms))
         self._columns = len(terms) if self.hashing is None else int(self.hashing)
         if self.use_idf:
             idf, shape = learned["idf_"], (self._columns,)
@@ -329,9 +330,9 @@ class Tfidf(Featurizer):
             if self.analyzer != "word":
                 raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
             # read as texts are, so that "Don't" leaves out the words that it gives in a text
-            words = text_arrays(self._normalised(texts_in_memory(self.stop_words)))
+            words = to_arrays(self._normalised(texts_in_memory(self.stop_words)))
             found = _native.analyse(words, (UNITS["word"], case, strip, 1, 1, 1), NO_LOOKUP)
-            arrays = text_arrays(arrow_strings(*found).unique())
+            arrays = to_arrays(from_arrays(*found).unique())
             stop = (_native.lookup_slots(arrays), *arrays)
         unit = UNITS[self.analyzer]
         return (unit, case, strip, shortest, longest, self.min_word_length), stop
@@ -343,7 +344,7 @@ class Tfidf(Featurizer):
         if form is None:
             return texts
         if form in ("NFC", "NFKC"):
-            changing = _native.unstable_texts(text_arrays(texts)).view(bool)
+            changing = _native.unstable_texts(to_arrays(texts)).view(bool)
         else:
             changing = ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
         if not changing.any():

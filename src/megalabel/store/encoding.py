@@ -25,6 +25,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel.base import Component
 from megalabel.data import LabelSet
+from megalabel.data.strings import from_arrays, to_arrays
 from megalabel.errors import StoreError
 
 ROOMS = (
@@ -67,8 +68,9 @@ class Encoder:
             columns = {"ids": value.ids, "names": names, "texts": value.texts}
             return {"$labels": {k: self.value(v, f"{name}.{k}") for k, v in columns.items()}}
         if isinstance(value, pa.LargeStringArray):
-            data, offsets = string_buffers(value)
-            parts = {"bytes": data, "offsets": offsets}
+            offsets, data = to_arrays(value)
+            data = data[offsets[0] : offsets[-1]]
+            parts = {"bytes": data, "offsets": offsets - offsets[0]}
             return {"$strings": {k: self.value(v, f"{name}.{k}") for k, v in parts.items()}}
         if issparse(value):
             parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
@@ -160,26 +162,13 @@ def find_class(name: str) -> type[Component]:
     return found
 
 
-def string_buffers(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """The UTF-8 bytes and the offsets of an Arrow array, without a copy where it starts at 0."""
-    _, offsets_buffer, data_buffer = column.buffers()
-    if len(column) == 0:
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    offsets = np.frombuffer(offsets_buffer, np.int64)[
-        column.offset : column.offset + len(column) + 1
-    ]
-    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return data, offsets - offsets[0] if offsets[0] else offsets
-
-
 def mapped_strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
     """Arrow strings over arrays that may be mapped from disk; everything about them is checked."""
     if data.dtype != np.uint8 or offsets.dtype != np.int64 or data.ndim != 1 or offsets.ndim != 1:
         raise StoreError("strings must be bytes and 64-bit offsets")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
         raise StoreError("strings whose offsets do not fit their bytes")
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    column = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    column = from_arrays(offsets, data)
     column.validate(full=True)  # offsets rise, text is UTF-8
     return column
 

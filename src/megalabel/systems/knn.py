@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import megalabel
 from megalabel.calibration import Isotonic
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
@@ -37,14 +38,15 @@ def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """Vectors, an index beside them, and a search for each text that calibrates."""
     made = trial(tagger, corpus)
     entries = int(made.nonzeros * len(corpus))
-    terms = int(made.scaled(made.terms, 0.0, 1.0))
-    model = int(made.scaled(made.model, 0.5, 1.0))
-    vectors = 8 * entries
+    terms = int(made.power(made.terms))
+    model = int(made.line(made.model))
+    # at the peak there are the vectors, their normalised copy, and the index being built
+    vectors = 8 * entries + 8 * len(corpus)
     index = InvertedIndex.index_bytes(len(corpus), terms, entries)
-    memory = memory_in_use() + 2 * vectors + index + model - min(index, model)
-    fitting = made.scaled(made.seconds, 1.0, 1.2)
-    calibrating = made.scaled(made.ranking, 0.5, 1.0) * min(len(corpus), tagger.calibration_texts)
-    return Plan(memory, model, fitting + calibrating, memory_available())
+    searching = megalabel.get_threads() * InvertedIndex.search_bytes(len(corpus), terms)
+    memory = memory_in_use() + 2 * vectors + max(index, model) + searching
+    calibrating = made.line(made.ranking) * min(len(corpus), tagger.calibration_texts)
+    return Plan(memory, model, made.line(made.seconds) + calibrating, memory_available())
 
 
 SYSTEM = System(

@@ -60,18 +60,22 @@ class Trial:
     whole: int
     """Texts of the whole corpus."""
 
-    def scaled(self, values: tuple[float, float], least: float, most: float) -> float:
-        """The value for the whole corpus by a power law through the two samples.
-
-        The power is kept within [least, most], as two samples are little to go by.
-        """
+    def line(self, values: tuple[float, float]) -> float:
+        """The value for the whole corpus on the line through the two samples."""
         small, large = values
-        growth = self.rows[1] / self.rows[0]
-        power = np.log(large / small) / np.log(growth) if growth > 1 and small > 0 < large else 1.0
-        return float(large * (self.whole / self.rows[1]) ** np.clip(power, least, most))
+        slope = max(0.0, (large - small) / max(1, self.rows[1] - self.rows[0]))
+        return float(large + slope * (self.whole - self.rows[1]))
+
+    def power(self, values: tuple[float, float]) -> float:
+        """The value for the whole corpus by a power law, at most in proportion: Heaps' law."""
+        small, large = values
+        if self.rows[0] == self.rows[1] or not 0 < small < large:
+            return float(large)
+        exponent = np.log(large / small) / np.log(self.rows[1] / self.rows[0])
+        return float(large * (self.whole / self.rows[1]) ** min(1.0, exponent))
 
 
-def trial(tagger: Tagger, corpus: Corpus, rows: int = 16_000) -> Trial:
+def trial(tagger: Tagger, corpus: Corpus, rows: int = 32_000) -> Trial:
     """Fit a tagger on samples of at most `rows` texts and half as many."""
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))[:rows]
     measured = []
@@ -90,7 +94,7 @@ def trial(tagger: Tagger, corpus: Corpus, rows: int = 16_000) -> Trial:
         )
     vectors = fitted.features_.transform(queries)
     nonzeros = (vectors.nnz if issparse(vectors) else vectors.size) / len(queries)
-    (small, large) = measured
+    small, large = measured
     return Trial(
         rows=(small[0], large[0]),
         seconds=(small[1], large[1]),

@@ -1,0 +1,75 @@
+"""Columns of text as Arrow arrays: one buffer of UTF-8 and one of offsets, no Python objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from megalabel.errors import DataError
+
+
+def strings(values: Any) -> pa.LargeStringArray:
+    """Any sequence of strings as one Arrow array with 64-bit offsets and no nulls.
+
+    Examples
+    --------
+    >>> strings(["a", "b"]).to_pylist()
+    ['a', 'b']
+    """
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, list | tuple):
+        return _encoded(values)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # no chunks at all
+            return _encoded([])
+    if not isinstance(values, pa.Array):
+        try:
+            values = pa.array(values, pa.large_string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+            raise DataError(f"expected a sequence of strings: {error}") from None
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.type != pa.large_string():
+        values = values.cast(pa.large_string())
+    if values.null_count:
+        where = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DataError(f"expected a string at position {where}, found nothing")
+    return values
+
+
+def _encoded(values: list[str] | tuple[str, ...]) -> pa.LargeStringArray:
+    # by hand rather than by pa.array, whose first call imports pandas where that is installed
+    try:
+        parts = [value.encode() for value in values]
+    except UnicodeEncodeError as error:
+        where = next(i for i, value in enumerate(values) if value == error.object)
+        raise DataError(
+            f"the text at position {where} holds a lone surrogate, "
+            f"{error.object[error.start]!r}, which has no UTF-8 form"
+        ) from None
+    except AttributeError:
+        where = next(i for i, value in enumerate(values) if not isinstance(value, str))
+        found = "nothing" if values[where] is None else repr(values[where])[:80]
+        raise DataError(f"expected a string at position {where}, found {found}") from None
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
+    return from_arrays(offsets, np.frombuffer(b"".join(parts), np.uint8))
+
+
+def to_arrays(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and UTF-8 bytes, without a copy; the first offset need not be 0."""
+    _, offsets, data = column.buffers()
+    if offsets is None or len(column) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return bounds, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def from_arrays(offsets: np.ndarray, data: np.ndarray) -> pa.LargeStringArray:
+    """The column over offsets and UTF-8 bytes, without a copy and without checks."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
