@@ -207,4 +207,4 @@ def test_version_and_help():
         "demo",
     ):
         assert command in shown
-    assert "complete" in megalabel("--help").stdout  # shell completion can be installed
+    assert "--install-completion" in shown
