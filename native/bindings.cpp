@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "groups.hpp"
 #include "inverted_index.hpp"
 #include "metrics.hpp"
 #include "parallel.hpp"
@@ -336,6 +337,35 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "similarities"_a, "power"_a, "starts"_a, "labels"_a, "relevances"_a, "prior"_a,
         "by_prior"_a, "k"_a);
+
+    // --- linear classifiers (groups.hpp)
+    m.def(
+        "train_groups",
+        [](In<std::int64_t> starts, In<std::int32_t> columns, In<float> values, std::size_t width,
+           In<std::int64_t> row_starts, In<std::int32_t> rows, In<std::int64_t> label_starts,
+           In<std::int64_t> positive_starts, In<std::int32_t> positives, In<float> positive_costs,
+           In<float> negative_costs, bool logistic, double eps, float bias, float prune) {
+            megalabel::newton::Options options;
+            if (logistic) options.loss = megalabel::newton::Loss::logistic;
+            options.eps = eps;
+            options.bias = bias;
+            options.prune = prune;
+            megalabel::WeightRows trained;
+            {
+                nb::gil_scoped_release release;
+                trained = megalabel::train_groups(
+                    {span(starts), span(columns), span(values), width},
+                    {span(row_starts), span(rows), span(label_starts), span(positive_starts),
+                     span(positives), span(positive_costs), span(negative_costs)},
+                    options);
+            }
+            return nb::make_tuple(to_numpy(std::move(trained.starts)),
+                                  to_numpy(std::move(trained.columns)),
+                                  to_numpy(std::move(trained.values)));
+        },
+        "starts"_a, "columns"_a, "values"_a, "width"_a, "row_starts"_a, "rows"_a, "label_starts"_a,
+        "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "logistic"_a,
+        "eps"_a, "bias"_a, "prune"_a);
 
     // --- metrics (metrics.hpp)
     m.def(

@@ -1,0 +1,291 @@
+// Training of all classifiers of a one-versus-all model or of a tree's level: groups of labels that
+// share their rows, each cut into blocks that newton.hpp solves.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "newton.hpp"
+#include "parallel.hpp"
+#include "ranked.hpp"
+
+namespace megalabel {
+
+// Groups of labels: the rows of each (none given: one group with all rows), its labels, and the
+// rows where each label is positive, which are among those of its group.
+struct LabelGroups {
+    std::span<const std::int64_t> row_starts;
+    std::span<const std::int32_t> rows;
+    std::span<const std::int64_t> label_starts;
+    std::span<const std::int64_t> positive_starts;
+    std::span<const std::int32_t> positives;
+    std::span<const float> positive_costs, negative_costs;
+
+    std::size_t size() const { return label_starts.size() - 1; }
+    std::size_t labels() const { return positive_starts.size() - 1; }
+
+    void check(std::size_t n) const {
+        const auto fits = [](std::span<const std::int64_t> starts, std::size_t total) {
+            return !starts.empty() && starts.front() == 0 &&
+                   starts.back() == static_cast<std::int64_t>(total) &&
+                   std::is_sorted(starts.begin(), starts.end());
+        };
+        const bool all_rows = row_starts.empty() && size() == 1;
+        if (!fits(positive_starts, positives.size()) || !fits(label_starts, labels()) ||
+            positive_costs.size() != labels() || negative_costs.size() != labels() ||
+            !(all_rows || (row_starts.size() == size() + 1 && fits(row_starts, rows.size()))))
+            throw std::invalid_argument("the arrays of the label groups differ in their sizes");
+        for (auto list : {rows, positives})
+            for (auto row : list)
+                if (row < 0 || static_cast<std::size_t>(row) >= n)
+                    throw std::invalid_argument("a label group holds a row outside the matrix");
+    }
+};
+
+// Sparse weights, a row each label; the bias is the column after the last feature.
+struct WeightRows {
+    std::vector<std::int64_t> starts{0};
+    std::vector<std::int32_t> columns;
+    std::vector<float> values;
+};
+
+// What all blocks of a group share: rows without gaps, and their mean.
+struct Group {
+    newton::Rows rows;
+    std::vector<std::int32_t> places;  // of the original rows, sorted, where they are not all
+    std::vector<double> mean;          // bias last
+    double mean_square = 0;
+};
+
+// The rows of a group with columns renumbered by falling frequency.
+inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wanted, bool all,
+                          float bias) {
+    Group group;
+    if (!all) group.places.assign(wanted.begin(), wanted.end());
+    std::sort(group.places.begin(), group.places.end());
+    group.places.erase(std::unique(group.places.begin(), group.places.end()), group.places.end());
+    const std::size_t n = all ? x.size() : group.places.size();
+    const auto row = [&](std::size_t i) { return x.row(all ? i : group.places[i]); };
+
+    // A group of few rows has few features: sorting them beats an array of all features.
+    auto& r = group.rows;
+    r.starts.reserve(n + 1);
+    for (std::size_t i = 0; i < n; ++i) {
+        auto [begin, end] = row(i);
+        for (std::size_t p = begin; p < end; ++p)
+            r.columns.push_back(static_cast<std::int32_t>(x.column(p)));
+        r.values.insert(r.values.end(), x.values.begin() + begin, x.values.begin() + end);
+        r.starts.push_back(static_cast<std::int64_t>(r.columns.size()));
+    }
+    std::vector<std::pair<std::int32_t, std::int32_t>> used;  // -frequency, feature
+    std::vector<std::int32_t> number;
+    std::vector<std::int32_t> sorted;
+    const bool few = r.columns.size() < x.width / 8;
+    if (few) {
+        sorted = r.columns;
+        std::sort(sorted.begin(), sorted.end());
+        for (std::size_t p = 0; p < sorted.size();) {
+            std::size_t q = p;
+            while (q < sorted.size() && sorted[q] == sorted[p]) ++q;
+            used.push_back({-static_cast<std::int32_t>(q - p), sorted[p]});
+            p = q;
+        }
+    } else {
+        number.assign(x.width, 0);
+        for (auto feature : r.columns) ++number[feature];
+        for (std::size_t f = 0; f < x.width; ++f)
+            if (number[f]) used.push_back({-number[f], static_cast<std::int32_t>(f)});
+    }
+    std::sort(used.begin(), used.end());
+    for (auto& [frequency, feature] : used) r.features.push_back(feature);
+    if (few) {
+        std::vector<std::pair<std::int32_t, std::int32_t>> where;  // feature, number
+        for (std::size_t j = 0; j < used.size(); ++j)
+            where.push_back({used[j].second, static_cast<std::int32_t>(j)});
+        std::sort(where.begin(), where.end());
+        for (auto& column : r.columns)
+            column = std::lower_bound(where.begin(), where.end(), std::pair{column, -1})->second;
+    } else {
+        for (std::size_t j = 0; j < used.size(); ++j)
+            number[used[j].second] = static_cast<std::int32_t>(j);
+        for (auto& column : r.columns) column = number[column];
+    }
+
+    group.mean.assign(r.width() + 1, 0);
+    for (std::size_t p = 0; p < r.columns.size(); ++p) group.mean[r.columns[p]] += r.values[p];
+    for (auto& m : group.mean) m /= std::max<double>(1, n);
+    group.mean.back() = bias;
+    for (auto m : group.mean) group.mean_square += m * m;
+    return group;
+}
+
+// Mean-separating start (Schultheis and Babbar 2022): w = u P + v A, with P the mean of the
+// positive rows and A that of all, such that <w, P> = 1 and <w, N> = -2 for the negative mean N.
+inline void start_between_means(const Group& group, const newton::Problem& problem, float bias,
+                                std::size_t lane, std::vector<double>& mean,
+                                newton::Buffer& weights) {
+    const auto& x = group.rows;
+    mean.assign(x.width() + 1, 0);
+    const double count = static_cast<double>(problem.positives.size());
+    for (auto i : problem.positives)
+        for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[x.columns[p]] += x.values[p];
+    for (auto& m : mean) m /= count;
+    mean.back() = bias;
+    double square = 0, cross = 0;
+    for (std::size_t q = 0; q < mean.size(); ++q) {
+        square += mean[q] * mean[q];
+        cross += mean[q] * group.mean[q];
+    }
+    constexpr double positive = 1, negative = -2;
+    const double share = count / std::max<double>(1, x.size());
+    const double average = share * (positive - negative) + negative;
+    const double determinant = cross * cross - square * group.mean_square;
+    double u = 0, v = -1;  // all negative, where the means are too alike to tell apart
+    if (std::abs(determinant) > 1e-9 * square * group.mean_square) {
+        u = (average * cross - positive * group.mean_square) / determinant;
+        v = std::abs(cross) > 1e-12 ? (positive - u * square) / cross : average / group.mean_square;
+    }
+    for (std::size_t q = 0; q < mean.size(); ++q)
+        weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
+}
+
+// Trains every label of every group. A label without positives gets a bias of -1 and nothing else.
+inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
+                               const newton::Options& options) {
+    x.check();
+    groups.check(x.size());
+    constexpr std::size_t lanes = newton::lanes;
+    struct Unit {
+        std::size_t group, first, last;
+        std::size_t cost;
+    };
+    struct Shared {
+        std::once_flag made;
+        std::unique_ptr<Group> group;
+        std::atomic<std::size_t> left{0};
+    };
+    const bool all = groups.row_starts.empty();
+    std::vector<Unit> units;
+    std::vector<Shared> shared(groups.size());
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const std::size_t n = all ? x.size() : groups.row_starts[g + 1] - groups.row_starts[g];
+        for (std::size_t first = groups.label_starts[g];
+             first < static_cast<std::size_t>(groups.label_starts[g + 1]); first += lanes) {
+            const std::size_t last =
+                std::min<std::size_t>(first + lanes, groups.label_starts[g + 1]);
+            units.push_back({g, first, last, n});
+            ++shared[g].left;
+        }
+    }
+    // the largest first, so that threads end together
+    std::stable_sort(units.begin(), units.end(),
+                     [](const Unit& a, const Unit& b) { return a.cost > b.cost; });
+
+    struct Row {
+        std::vector<std::int32_t> columns;
+        std::vector<float> values;
+    };
+    struct Scratch {
+        newton::Solver solver;
+        newton::Buffer weights;
+        std::vector<double> mean;
+        std::vector<newton::Problem> problems;
+        std::vector<std::pair<std::int32_t, float>> entries;
+    };
+    std::vector<Row> rows(groups.labels());
+    ScratchPool<Scratch> pool;
+    parallel_for(units.size(), 1, [&](std::size_t begin, std::size_t end) {
+        pool.with([&](Scratch& s) {
+            for (std::size_t u = begin; u < end; ++u) {
+                const Unit& unit = units[u];
+                auto& common = shared[unit.group];
+                std::call_once(common.made, [&] {
+                    std::span<const std::int32_t> wanted;
+                    if (!all)
+                        wanted = groups.rows.subspan(
+                            groups.row_starts[unit.group],
+                            groups.row_starts[unit.group + 1] - groups.row_starts[unit.group]);
+                    common.group =
+                        std::make_unique<Group>(gather_group(x, wanted, all, options.bias));
+                });
+                const Group& group = *common.group;
+                const auto& local = group.rows;
+                s.weights.assign((local.width() + 1) * lanes, 0.f);
+                s.problems.resize(unit.last - unit.first);
+                for (std::size_t label = unit.first; label < unit.last; ++label) {
+                    auto& problem = s.problems[label - unit.first];
+                    problem.positives.clear();
+                    for (auto p = groups.positive_starts[label];
+                         p < groups.positive_starts[label + 1]; ++p) {
+                        const auto row = groups.positives[p];
+                        if (all) {
+                            problem.positives.push_back(row);
+                            continue;
+                        }
+                        auto at = std::lower_bound(group.places.begin(), group.places.end(), row);
+                        if (at == group.places.end() || *at != row)
+                            throw std::invalid_argument("a positive row is not in its group");
+                        problem.positives.push_back(
+                            static_cast<std::int32_t>(at - group.places.begin()));
+                    }
+                    problem.positive_cost = groups.positive_costs[label];
+                    problem.negative_cost = groups.negative_costs[label];
+                    if (!problem.positives.empty())
+                        start_between_means(group, problem, options.bias, label - unit.first,
+                                            s.mean, s.weights);
+                }
+                s.solver.solve(local, s.problems, options, s.weights);
+                for (std::size_t label = unit.first; label < unit.last; ++label) {
+                    const std::size_t lane = label - unit.first;
+                    auto& row = rows[label];
+                    s.entries.clear();
+                    if (s.problems[lane].positives.empty()) {
+                        s.entries.push_back({static_cast<std::int32_t>(x.width), -1.f});
+                    } else {
+                        for (std::size_t q = 0; q < local.width(); ++q) {
+                            const float w = s.weights[q * lanes + lane];
+                            if (std::abs(w) > options.prune)
+                                s.entries.push_back({local.features[q], w});
+                        }
+                        std::sort(s.entries.begin(), s.entries.end());
+                        s.entries.push_back({static_cast<std::int32_t>(x.width),
+                                             s.weights[local.width() * lanes + lane]});
+                    }
+                    for (auto [column, value] : s.entries) {
+                        row.columns.push_back(column);
+                        row.values.push_back(value);
+                    }
+                    row.columns.shrink_to_fit();
+                    row.values.shrink_to_fit();
+                }
+                if (--common.left == 0) common.group.reset();
+            }
+        });
+    });
+    WeightRows out;
+    std::size_t total = 0;
+    for (auto& row : rows) {
+        total += row.columns.size();
+        out.starts.push_back(static_cast<std::int64_t>(total));
+    }
+    out.columns.reserve(total);
+    out.values.reserve(total);
+    for (auto& row : rows) {
+        out.columns.insert(out.columns.end(), row.columns.begin(), row.columns.end());
+        out.values.insert(out.values.end(), row.values.begin(), row.values.end());
+        row = {};
+    }
+    return out;
+}
+
+}  // namespace megalabel

@@ -1,0 +1,455 @@
+// Many binary linear classifiers at once: truncated Newton for labels that share their rows.
+//
+// A block of up to `lanes` labels is solved in lockstep, so that each pass over the rows serves all
+// of them: a feature value is read once and multiplied with the block's weights side by side, one
+// vector instruction. For each label the problem is (DiSMEC++; LIBLINEAR)
+//     f(w) = 1/2 |w|^2 + sum_i C_i loss(t_i <x_i, w>),  t_i = 1 or -1,
+// with the squared hinge max(0, 1 - m)^2 or the logistic loss log(1 + exp(-m)); the bias is a
+// weight like the others. Newton steps come from conjugate gradients whose Hessian products touch
+// only rows with curvature, for the squared hinge those inside some lane's margin. One thread
+// solves a block, so that results do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "parallel.hpp"
+
+namespace megalabel::newton {
+
+inline constexpr std::size_t lanes = 16;
+// A value for each lane: one register with AVX-512, two with AVX2.
+typedef float Vector __attribute__((vector_size(lanes * sizeof(float)), aligned(4), may_alias));
+typedef std::int32_t Integers
+    __attribute__((vector_size(lanes * sizeof(std::int32_t)), aligned(4), may_alias));
+using Lanes = std::array<double, lanes>;
+using Factors = std::array<float, lanes>;
+
+// Memory in which no Vector straddles two cache lines.
+template <class T>
+struct Aligned {
+    using value_type = T;
+    Aligned() = default;
+    template <class U>
+    Aligned(const Aligned<U>&) {}
+    T* allocate(std::size_t n) {
+        return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(sizeof(Vector))));
+    }
+    void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(sizeof(Vector))); }
+    bool operator==(const Aligned&) const { return true; }
+};
+using Buffer = std::vector<float, Aligned<float>>;
+
+inline Vector* vectors(float* p) { return reinterpret_cast<Vector*>(p); }
+inline const Vector* vectors(const float* p) { return reinterpret_cast<const Vector*>(p); }
+
+enum class Loss { squared_hinge, logistic };
+
+struct Options {
+    Loss loss = Loss::squared_hinge;
+    double eps = 0.01;
+    float bias = 1;
+    float prune = 0.01f;
+    int max_newton = 100;
+    int max_products = 50;  // of conjugate gradients for one step
+};
+
+// Rows and features of one group of labels, renumbered so that both are without gaps; features
+// that many rows have come first, where they share cache lines.
+struct Rows {
+    std::vector<std::int64_t> starts{0};
+    std::vector<std::int32_t> columns;
+    std::vector<float> values;
+    std::vector<std::int32_t> features;  // the original number of each column
+
+    std::size_t size() const { return starts.size() - 1; }
+    std::size_t width() const { return features.size(); }
+};
+
+// out[r] = <x_row, w> for every listed row and lane; the bias weight comes last in w.
+MEGALABEL_CLONES inline void multiply(const Rows& x, float bias, const float* weights, float* out) {
+    const Vector* w = vectors(weights);
+    const Vector start = bias * w[x.width()];
+    const std::int32_t* columns = x.columns.data();
+    const float* values = x.values.data();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        Vector even = start, odd = {};
+        std::int64_t e = x.starts[i];
+        const std::int64_t end = x.starts[i + 1];
+        for (; e + 1 < end; e += 2) {
+            even += values[e] * w[columns[e]];
+            odd += values[e + 1] * w[columns[e + 1]];
+        }
+        if (e < end) even += values[e] * w[columns[e]];
+        vectors(out)[i] = even + odd;
+    }
+}
+
+// out += X' coefficients over the listed rows; coefficients are in the order of the list.
+MEGALABEL_CLONES inline void add(const Rows& x, float bias, const std::int32_t* rows,
+                                 std::size_t count, const float* coefficients, float* out) {
+    Vector* o = vectors(out);
+    Vector offset = {};
+    for (std::size_t r = 0; r < count; ++r) {
+        const Vector c = vectors(coefficients)[r];
+        offset += bias * c;
+        for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
+            o[x.columns[e]] += x.values[e] * c;
+    }
+    o[x.width()] += offset;
+}
+
+// out += X' diag(curvature) X direction over the listed rows, both halves while a row is in cache.
+MEGALABEL_CLONES inline void hessian(const Rows& x, float bias, const std::int32_t* rows,
+                                     std::size_t count, const float* curvature,
+                                     const float* direction, float* out) {
+    const Vector* d = vectors(direction);
+    Vector* o = vectors(out);
+    const Vector start = bias * d[x.width()];
+    Vector offset = {};
+    const std::int32_t* columns = x.columns.data();
+    const float* values = x.values.data();
+    for (std::size_t r = 0; r < count; ++r) {
+        const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
+        Vector even = start, odd = {};
+        std::int64_t e = begin;
+        for (; e + 1 < end; e += 2) {
+            even += values[e] * d[columns[e]];
+            odd += values[e + 1] * d[columns[e + 1]];
+        }
+        if (e < end) even += values[e] * d[columns[e]];
+        const Vector c = (even + odd) * vectors(curvature)[r];
+        offset += bias * c;
+        for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
+    }
+    o[x.width()] += offset;
+}
+
+// Sums of a * b over n places for every lane; in double every 64 places.
+MEGALABEL_CLONES inline void dot(const float* a, const float* b, std::size_t n, double* out) {
+    double sum[lanes] = {};
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part = {};
+        for (std::size_t q = j; q < std::min(n, j + 64); ++q) part += vectors(a)[q] * vectors(b)[q];
+        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
+    }
+    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
+}
+
+// y += a * x over n places, a different a for every lane.
+MEGALABEL_CLONES inline void add_scaled(const float* a, const float* x, float* y, std::size_t n) {
+    const Vector factor = *vectors(a);
+    for (std::size_t q = 0; q < n; ++q) vectors(y)[q] += factor * vectors(x)[q];
+}
+
+// One step of conjugate gradients over n places: s += a d and r -= a p, and the products that the
+// stopping rule needs, s.r, s.g and r.r.
+MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, const float* g,
+                                     float* s, float* r, std::size_t n, double* sr, double* sg,
+                                     double* rr) {
+    const Vector factor = *vectors(a);
+    double sums[3][lanes] = {};
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part_sr = {}, part_sg = {}, part_rr = {};
+        for (std::size_t q = j; q < std::min(n, j + 64); ++q) {
+            const Vector step = vectors(s)[q] + factor * vectors(d)[q];
+            const Vector rest = vectors(r)[q] - factor * vectors(p)[q];
+            vectors(s)[q] = step;
+            vectors(r)[q] = rest;
+            part_sr += step * rest;
+            part_sg += step * vectors(g)[q];
+            part_rr += rest * rest;
+        }
+        for (std::size_t k = 0; k < lanes; ++k) {
+            sums[0][k] += part_sr[k];
+            sums[1][k] += part_sg[k];
+            sums[2][k] += part_rr[k];
+        }
+    }
+    for (std::size_t k = 0; k < lanes; ++k) sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
+}
+
+// d = r + b * d, and p = d, where the next product starts from (the ridge's part of it).
+MEGALABEL_CLONES inline void turn(const float* r, const float* b, float* d, float* p,
+                                  std::size_t n) {
+    const Vector factor = *vectors(b);
+    for (std::size_t q = 0; q < n; ++q)
+        vectors(p)[q] = vectors(d)[q] = vectors(r)[q] + factor * vectors(d)[q];
+}
+
+// exp(x) for x <= 0, to a few units in the last place: 2^n e^r with |r| <= ln(2)/2.
+__attribute__((always_inline)) inline void exp_negative(Vector& x) {
+    x = x < -87.f ? Vector{} - 87.f : x;
+    const Vector scaled = x * 1.44269504f - 0.5f;
+    const Integers n = __builtin_convertvector(scaled, Integers);  // towards zero: rounds x to even
+    const Vector whole = __builtin_convertvector(n, Vector);
+    const Vector r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    Vector p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.f;
+    const Integers bits = (n + 127) << 23;
+    Vector power;
+    std::memcpy(&power, &bits, sizeof power);
+    x = p * power;
+}
+
+// Loss, slope and curvature of one row in every lane, given margins and signed costs: `cost` of
+// the row's class, `sign` 1 or -1.
+__attribute__((always_inline)) inline void terms(Loss kind, const Vector& margin,
+                                                 const Vector& sign, const Vector& cost,
+                                                 Vector& loss, Vector& slope, Vector& curvature) {
+    const Vector m = sign * margin;
+    if (kind == Loss::squared_hinge) {
+        Vector gap = 1.f - m;
+        gap = gap > 0.f ? gap : Vector{};
+        loss = cost * gap * gap;
+        slope = -2.f * cost * sign * gap;
+        curvature = gap > 0.f ? 2.f * cost : Vector{};
+        return;
+    }
+    Vector e = m > 0.f ? -m : m;
+    exp_negative(e);
+    const Vector near = 1.f / (1.f + e);
+    const Vector wrong = m > 0.f ? e * near : near;  // sigmoid(-m)
+    // log(1 + e) = 2 atanh(e / (2 + e)) by its series, as e <= 1
+    const Vector z = e / (2.f + e), zz = z * z;
+    Vector series = 1.f / 13 * zz + 1.f / 11;
+    series = series * zz + 1.f / 9;
+    series = series * zz + 1.f / 7;
+    series = series * zz + 1.f / 5;
+    series = series * zz + 1.f / 3;
+    series = series * zz + 1.f;
+    loss = cost * (2.f * z * series + (m > 0.f ? Vector{} : -m));
+    slope = -cost * sign * wrong;
+    curvature = cost * wrong * (1.f - wrong);
+}
+
+// What a pass over all rows needs of the labels: which rows are positive in which lane, and costs.
+struct Classes {
+    const std::uint16_t* positive;  // a bit for each lane, a row each
+    const float* positive_cost;
+    const float* negative_cost;
+
+    __attribute__((always_inline)) void row(std::size_t i, Vector& sign, Vector& cost) const {
+        sign = Vector{} - 1.f;
+        cost = *vectors(negative_cost);
+        if (positive[i] == 0) return;
+        for (std::size_t k = 0; k < lanes; ++k) {
+            if (!(positive[i] >> k & 1)) continue;
+            sign[k] = 1.f;
+            cost[k] = positive_cost[k];
+        }
+    }
+};
+
+// The loss of every lane at margin + length * change.
+MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const float* margin,
+                                    const float* change, const float* length, std::size_t n,
+                                    double* out) {
+    const Vector factor = *vectors(length);
+    double sum[lanes] = {};
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part = {};
+        for (std::size_t i = j; i < std::min(n, j + 64); ++i) {
+            Vector sign, cost, loss, slope, curvature;
+            classes.row(i, sign, cost);
+            const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
+            terms(kind, at, sign, cost, loss, slope, curvature);
+            part += loss;
+        }
+        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
+    }
+    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
+}
+
+// Moves the margins, and lists the rows that have any slope or curvature there, with both.
+MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
+                                         const float* change, const float* length, std::size_t n,
+                                         std::int32_t* rows, float* slopes, float* curvatures) {
+    const Vector factor = *vectors(length);
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        Vector sign, cost, loss, slope, curvature;
+        classes.row(i, sign, cost);
+        const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
+        vectors(margin)[i] = at;
+        terms(kind, at, sign, cost, loss, slope, curvature);
+        vectors(slopes)[count] = slope;
+        vectors(curvatures)[count] = curvature;
+        rows[count] = static_cast<std::int32_t>(i);
+        float any = 0;
+        for (std::size_t k = 0; k < lanes; ++k) any += curvature[k];
+        count += any > 0;
+    }
+    return count;
+}
+
+// A label's positives (places among the group's rows) and the costs of its two classes.
+struct Problem {
+    std::vector<std::int32_t> positives;
+    float positive_cost = 1, negative_cost = 1;
+};
+
+// The buffers of a solver, kept from block to block by each thread.
+class Solver {
+  public:
+    // Solves up to `lanes` problems over the rows. `weights` ((width + 1) x lanes, bias last) holds
+    // the start and, afterwards, the solution.
+    void solve(const Rows& x, std::span<const Problem> problems, const Options& options,
+               Buffer& weights) {
+        const std::size_t n = x.size(), size = x.width() + 1;
+        for (auto* v : {&gradient_, &step_, &direction_, &residual_, &product_})
+            v->resize(size * lanes);
+        for (auto* v : {&margin_, &change_, &curvature_, &slope_}) v->resize((n + 1) * lanes);
+        rows_.resize(n + 1);
+        positive_.assign(n, 0);
+        Factors positive_cost{}, negative_cost{};
+        Lanes tolerance{};
+        std::array<bool, lanes> open{};
+        for (std::size_t k = 0; k < problems.size(); ++k) {
+            const auto& p = problems[k];
+            positive_cost[k] = p.positive_cost;
+            negative_cost[k] = p.negative_cost;
+            for (auto row : p.positives) positive_[row] |= std::uint16_t(1u << k);
+            const double rarer = std::min(p.positives.size(), n - p.positives.size());
+            tolerance[k] = options.eps * std::max(1.0, rarer) / std::max<double>(1, n);
+            open[k] = true;
+        }
+        const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data()};
+        const auto loss = options.loss;
+        float* w = weights.data();
+        const Factors none{};
+
+        // the gradient at zero is what the stopping rule measures against (not that at the start)
+        std::fill_n(margin_.begin(), n * lanes, 0.f);
+        std::fill_n(change_.begin(), n * lanes, 0.f);
+        std::size_t active = place(loss, classes, none, n);
+        std::fill(gradient_.begin(), gradient_.end(), 0.f);
+        add(x, options.bias, rows_.data(), active, slope_.data(), gradient_.data());
+        Lanes scale{};
+        dot(gradient_.data(), gradient_.data(), size, scale.data());
+
+        multiply(x, options.bias, w, margin_.data());
+        Lanes value{}, norm{};
+        losses(loss, classes, margin_.data(), change_.data(), none.data(), n, value.data());
+        dot(w, w, size, norm.data());
+        for (std::size_t k = 0; k < lanes; ++k) value[k] += 0.5 * norm[k];
+        active = place(loss, classes, none, n);
+        for (int iteration = 0; iteration < options.max_newton; ++iteration) {
+            std::memcpy(gradient_.data(), w, size * lanes * sizeof(float));
+            add(x, options.bias, rows_.data(), active, slope_.data(), gradient_.data());
+            Lanes square{};
+            dot(gradient_.data(), gradient_.data(), size, square.data());
+            bool any = false;
+            for (std::size_t k = 0; k < lanes; ++k) {
+                open[k] = open[k] && square[k] > tolerance[k] * tolerance[k] * scale[k];
+                any |= open[k];
+                // a lane that is done asks for no more rows
+                if (!open[k]) positive_cost[k] = negative_cost[k] = 0;
+            }
+            if (!any) return;
+            find_step(x, options, active, open, square);
+            multiply(x, options.bias, step_.data(), change_.data());
+            const Factors length = line_search(loss, classes, n, size, w, open, value);
+            add_scaled(length.data(), step_.data(), w, size);
+            active = place(loss, classes, length, n);
+        }
+    }
+
+  private:
+    std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
+        return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
+                    slope_.data(), curvature_.data());
+    }
+
+    // Conjugate gradients on H s = -g for all lanes, until each one's model value settles.
+    void find_step(const Rows& x, const Options& options, std::size_t active,
+                   const std::array<bool, lanes>& open, const Lanes& square) {
+        const std::size_t size = x.width() + 1;
+        std::fill(step_.begin(), step_.end(), 0.f);
+        for (std::size_t q = 0; q < size * lanes; ++q)
+            product_[q] = residual_[q] = direction_[q] = -gradient_[q];
+        Lanes rho = square, model{};
+        std::array<bool, lanes> going = open;
+        for (int t = 1; t <= options.max_products; ++t) {
+            hessian(x, options.bias, rows_.data(), active, curvature_.data(), direction_.data(),
+                    product_.data());
+            Lanes bend{}, sr{}, sg{}, next{};
+            dot(direction_.data(), product_.data(), size, bend.data());
+            Factors alpha{}, beta{};
+            for (std::size_t k = 0; k < lanes; ++k)
+                if (going[k] && bend[k] >= 1e-16) alpha[k] = static_cast<float>(rho[k] / bend[k]);
+            advance(alpha.data(), direction_.data(), product_.data(), gradient_.data(),
+                    step_.data(), residual_.data(), size, sr.data(), sg.data(), next.data());
+            bool any = false;
+            for (std::size_t k = 0; k < lanes; ++k) {
+                if (!going[k]) continue;
+                const double q = -0.5 * (sr[k] - sg[k]);
+                const double enough = std::min(0.5, std::sqrt(std::sqrt(square[k])));
+                going[k] = alpha[k] > 0 && q <= model[k] && t * (q - model[k]) < enough * q;
+                model[k] = q;
+                if (!going[k]) continue;
+                beta[k] = static_cast<float>(next[k] / rho[k]);
+                rho[k] = next[k];
+                any = true;
+            }
+            if (!any) return;
+            turn(residual_.data(), beta.data(), direction_.data(), product_.data(), size);
+        }
+    }
+
+    // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
+    Factors line_search(Loss loss, const Classes& classes, std::size_t n, std::size_t size,
+                        const float* w, std::array<bool, lanes>& open, Lanes& value) {
+        Lanes ww{}, ws{}, ss{}, gs{};
+        dot(w, w, size, ww.data());
+        dot(w, step_.data(), size, ws.data());
+        dot(step_.data(), step_.data(), size, ss.data());
+        dot(gradient_.data(), step_.data(), size, gs.data());
+        Factors length{};
+        for (std::size_t k = 0; k < lanes; ++k) length[k] = open[k] ? 1.f : 0.f;
+        std::array<bool, lanes> searching = open;
+        for (int halving = 0; halving <= 20; ++halving) {
+            Lanes sum{};
+            losses(loss, classes, margin_.data(), change_.data(), length.data(), n, sum.data());
+            bool any = false;
+            for (std::size_t k = 0; k < lanes; ++k) {
+                if (!searching[k]) continue;
+                const double a = length[k];
+                const double f = sum[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
+                searching[k] = f - value[k] > 0.01 * a * gs[k];
+                if (!searching[k]) {
+                    // no progress that single precision can see: this lane is done
+                    if (value[k] - f <= 1e-7 * std::abs(f)) open[k] = false;
+                    value[k] = f;
+                } else if (halving == 20) {
+                    length[k] = 0;
+                    open[k] = false;
+                } else {
+                    length[k] /= 2;
+                    any = true;
+                }
+            }
+            if (!any) break;
+        }
+        return length;
+    }
+
+    Buffer gradient_, step_, direction_, residual_, product_;
+    Buffer margin_, change_, curvature_, slope_;
+    std::vector<std::int32_t> rows_;
+    std::vector<std::uint16_t> positive_;
+};
+
+}  // namespace megalabel::newton
