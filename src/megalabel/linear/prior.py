@@ -123,7 +123,7 @@ class Prior(Classifier):
         check_array("Prior", "label_counts_", self.label_counts_, np.float64, (n,))
         check_array("Prior", "frequencies_", self.frequencies_, np.float32, (n,))
         check_array("Prior", "order_", self.order_, np.int32, (n,))
-        if n and (self.order_.min() < 0 or self.order_.max() >= n):
+        if n and (np.min(self.order_) < 0 or np.max(self.order_) >= n):
             raise ValueError(f"order_ of Prior must hold numbers of its {n} labels")
 
 

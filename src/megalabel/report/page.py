@@ -10,9 +10,9 @@ from megalabel.data import Tag
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --paper: #fbfaf7; --line: #dcd8cf; --card: #fff;
-  --soft: #69707d; --good: #18794e; --bar: #c9b8f0; }
+  --soft: #69707d; --good: #18794e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7e6e2; --paper: #16181d; --line: #343843;
-  --card: #1e2128; --soft: #9aa1ad; --good: #5bd19a; --bar: #564a86; } }
+  --card: #1e2128; --soft: #9aa1ad; --good: #5bd19a; } }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; color: var(--ink);
   background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
@@ -68,7 +68,7 @@ def page(
     >>> html.startswith("<!doctype html>")
     True
     """
-    metrics = list(next(iter(scores.values()), {}))
+    metrics = list(dict.fromkeys(name for values in scores.values() for name in values))
     head = "".join(f"<th>{escape(name)}</th>" for name in ["", *metrics])
     rows = "".join(
         f"<tr><td>{escape(system)}</td>"
