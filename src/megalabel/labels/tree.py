@@ -148,6 +148,8 @@ class LabelTree(Component):
                 )
             parents.append(matrix.indices)
             width = matrix.shape[0]
+        if width == 0:
+            raise DataError("a label tree needs at least one label")
         return cls._from_levels(parents, np.arange(width))
 
     @classmethod
@@ -270,6 +272,7 @@ class LabelTree(Component):
         check_argument("max_leaf", max_leaf, integer(2))
         check_argument("arity", arity, integer(2))
         check_argument("spherical", spherical, boolean())
+        max_leaf, arity = int(max_leaf), int(arity)
         if arity & (arity - 1):
             raise ParameterError(
                 f"arity must be a power of two, not {arity}; LabelTree.kmeans(balanced=True) "
@@ -338,6 +341,7 @@ class LabelTree(Component):
         check_argument("max_leaf", max_leaf, integer(1))
         check_argument("depth", depth, one_of(None) | integer(1))
         check_argument("balanced", balanced, boolean())
+        max_leaf, arity = int(max_leaf), int(arity)
         arrays = _arrays(vectors, iterations, seed)
         members, starts = _everything(arrays)
         if depth is None:
