@@ -8,8 +8,10 @@
 
 #include <limits>
 
+#include "clustering.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
+#include "label_vectors.hpp"
 #include "metrics.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
@@ -396,6 +398,56 @@ NB_MODULE(_native, m) {
             return to_numpy(std::move(sums), megalabel::sum_kinds, cutoffs.shape(0));
         },
         "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "weights"_a);
+
+    // --- label vectors and trees (label_vectors.hpp, clustering.hpp)
+    m.def(
+        "weighted_sums",
+        [](In<std::int64_t> weight_starts, In<std::int32_t> weight_rows, In<float> weights,
+           In<std::int64_t> starts, In<std::int32_t> columns, In<float> values, std::size_t width,
+           std::size_t keep) {
+            const std::size_t n = std::max<std::size_t>(starts.size(), 1) - 1;
+            auto sums = without_gil([&] {
+                return megalabel::weighted_sums(
+                    {span(weight_starts), span(weight_rows), span(weights), n},
+                    {span(starts), span(columns), span(values), width}, keep);
+            });
+            return nb::make_tuple(to_numpy(std::move(sums.values)),
+                                  to_numpy(std::move(sums.columns)),
+                                  to_numpy(std::move(sums.starts)));
+        },
+        "weight_starts"_a, "weight_rows"_a, "weights"_a, "starts"_a, "columns"_a, "values"_a,
+        "width"_a, "keep"_a);
+    m.def(
+        "halve_level",
+        [](In<std::int64_t> row_starts, In<std::int32_t> columns, In<float> values,
+           std::size_t width, In<std::int32_t> members, In<std::int64_t> starts, std::uint64_t seed,
+           std::uint64_t depth, bool spherical, std::size_t iterations) {
+            megalabel::SparseRows vectors{span(row_starts), span(columns), span(values), width};
+            return to_numpy(without_gil([&] {
+                return megalabel::clustering::halve_level(
+                    {vectors, span(members), span(starts), seed, depth}, spherical, iterations);
+            }));
+        },
+        "row_starts"_a, "columns"_a, "values"_a, "width"_a, "members"_a, "starts"_a, "seed"_a,
+        "depth"_a, "spherical"_a, "iterations"_a);
+    m.def(
+        "cluster_level",
+        [](In<std::int64_t> row_starts, In<std::int32_t> columns, In<float> values,
+           std::size_t width, In<std::int32_t> members, In<std::int64_t> starts, std::uint64_t seed,
+           std::uint64_t depth, std::size_t arity, std::size_t largest, bool balanced,
+           std::size_t iterations, double tolerance) {
+            megalabel::SparseRows vectors{span(row_starts), span(columns), span(values), width};
+            auto groups = without_gil([&] {
+                return megalabel::clustering::cluster_level(
+                    {vectors, span(members), span(starts), seed, depth},
+                    {arity, largest, balanced, iterations, tolerance});
+            });
+            return nb::make_tuple(to_numpy(std::move(groups.members)),
+                                  to_numpy(std::move(groups.starts)),
+                                  to_numpy(std::move(groups.child_starts)));
+        },
+        "row_starts"_a, "columns"_a, "values"_a, "width"_a, "members"_a, "starts"_a, "seed"_a,
+        "depth"_a, "arity"_a, "largest"_a, "balanced"_a, "iterations"_a, "tolerance"_a);
 
     // --- sparse arithmetic (sparse.hpp)
 }

@@ -1,0 +1,552 @@
+// Clusters of label vectors, one level of a label tree at a time.
+//
+// A level is a list of members (rows of the vectors) in which each node holds a contiguous range.
+// Splitting a level reorders the members within each node so that the groups are contiguous too;
+// inside a group members stay in rising order. Small nodes are split side by side, one thread each;
+// the members of a large node are shared out. Sums are made of the same parts in the same order
+// whatever the number of threads, and randomness is seeded by node, so the tree is always the same.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel.hpp"
+#include "ranked.hpp"
+
+namespace megalabel::clustering {
+
+// Splitmix64: its whole state is the seed, so each node can have its own.
+class Random {
+  public:
+    Random(std::uint64_t seed, std::uint64_t level, std::uint64_t node) : state_(seed) {
+        state_ = next() + level;
+        state_ = next() + node;
+    }
+
+    std::size_t below(std::size_t n) {
+        return static_cast<std::size_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+    }
+
+  private:
+    std::uint64_t next() {
+        std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
+
+    std::uint64_t state_;
+};
+
+struct Level {
+    const SparseRows& vectors;
+    std::span<const std::int32_t> members;
+    std::span<const std::int64_t> starts;  // one more than there are nodes
+    std::uint64_t seed, depth;
+
+    std::size_t nodes() const { return starts.size() - 1; }
+    std::size_t begin(std::size_t node) const { return static_cast<std::size_t>(starts[node]); }
+    std::size_t size(std::size_t node) const { return begin(node + 1) - begin(node); }
+    std::span<const std::int32_t> members_of(std::size_t node) const {
+        return members.subspan(begin(node), size(node));
+    }
+
+    // After this no position needs another look.
+    void check(std::size_t iterations) const {
+        if (iterations < 1) throw std::invalid_argument("expected at least one iteration");
+        vectors.check();
+        parallel_for(vectors.size(), 4096, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i) {
+                auto [begin, end] = vectors.row(i);
+                for (std::size_t p = begin; p < end; ++p) vectors.column(p);
+            }
+        });
+        if (starts.empty() || starts.front() != 0 ||
+            starts.back() != static_cast<std::int64_t>(members.size()) ||
+            !std::is_sorted(starts.begin(), starts.end()))
+            throw std::invalid_argument("starts of nodes do not fit their members");
+        for (std::int32_t member : members)
+            if (member < 0 || static_cast<std::size_t>(member) >= vectors.size())
+                throw std::invalid_argument("member " + std::to_string(member) +
+                                            " is outside the " + std::to_string(vectors.size()) +
+                                            " vectors");
+    }
+};
+
+// The vectors of one node's members. Where they have few entries for the width, they are copied
+// with only the columns that occur, so that what is dense in a column stays small.
+class NodeRows {
+  public:
+    void load(const SparseRows& all, std::span<const std::int32_t> members, std::size_t entries) {
+        places_.clear();
+        for (std::int32_t member : members)
+            places_.push_back(all.row(static_cast<std::size_t>(member)));
+        entries_ = entries;
+        columns_ = all.columns.data();
+        values_ = all.values.data();
+        width_ = all.width;
+        if (entries < 4 * all.width) renumber();
+    }
+
+    std::size_t size() const { return places_.size(); }
+    std::size_t width() const { return width_; }
+    std::size_t entries() const { return entries_; }
+
+    double dot(std::size_t i, const float* dense) const {
+        auto [p, end] = places_[i];
+        // Two sums halve the wait for one addition after the other.
+        float even = 0, odd = 0;
+        for (; p + 1 < end; p += 2) {
+            even += values_[p] * dense[columns_[p]];
+            odd += values_[p + 1] * dense[columns_[p + 1]];
+        }
+        if (p < end) even += values_[p] * dense[columns_[p]];
+        float sum = even + odd;
+        return std::isfinite(sum) ? sum : 0;  // so that sorting has an order to go by
+    }
+
+    // Adds `weight` times row i to every `stride`-th number of `dense`.
+    void add(std::size_t i, float weight, float* dense, std::size_t stride = 1) const {
+        auto [begin, end] = places_[i];
+        for (std::size_t p = begin; p < end; ++p)
+            dense[static_cast<std::size_t>(columns_[p]) * stride] += weight * values_[p];
+    }
+
+    // 1 / length, or 0 for a row of zeros.
+    float inverse_length(std::size_t i) const {
+        auto [begin, end] = places_[i];
+        double squares = 0;
+        for (std::size_t p = begin; p < end; ++p)
+            squares += static_cast<double>(values_[p]) * values_[p];
+        return squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0;
+    }
+
+    // The products of row i with k dense vectors that lie side by side, column by column.
+    void dots(std::size_t i, const float* dense, std::size_t k, float* out) const {
+        auto [begin, end] = places_[i];
+        dots(columns_ + begin, values_ + begin, end - begin, dense, k, out);
+    }
+
+  private:
+    MEGALABEL_CLONES static void dots(const std::int32_t* columns, const float* values,
+                                      std::size_t count, const float* dense, std::size_t k,
+                                      float* __restrict out) {
+        std::fill_n(out, k, 0.0f);
+        for (std::size_t p = 0; p < count; ++p) {
+            const float* row = dense + static_cast<std::size_t>(columns[p]) * k;
+            const float value = values[p];
+            for (std::size_t j = 0; j < k; ++j) out[j] += value * row[j];
+        }
+    }
+
+    void renumber() {
+        number_of_.resize(width_, -1);
+        own_columns_.resize(entries_);
+        own_values_.resize(entries_);
+        found_.clear();
+        std::size_t next = 0;
+        for (auto& [begin, end] : places_) {
+            std::size_t first = next;
+            for (std::size_t p = begin; p < end; ++p, ++next) {
+                std::int32_t& number = number_of_[static_cast<std::size_t>(columns_[p])];
+                if (number < 0) {
+                    number = static_cast<std::int32_t>(found_.size());
+                    found_.push_back(columns_[p]);
+                }
+                own_columns_[next] = number;
+                own_values_[next] = values_[p];
+            }
+            begin = first;
+            end = next;
+        }
+        for (std::int32_t column : found_) number_of_[static_cast<std::size_t>(column)] = -1;
+        columns_ = own_columns_.data();
+        values_ = own_values_.data();
+        width_ = found_.size();
+    }
+
+    std::vector<std::pair<std::size_t, std::size_t>> places_;
+    std::size_t entries_ = 0, width_ = 0;
+    const std::int32_t* columns_ = nullptr;
+    const float* values_ = nullptr;
+    std::vector<std::int32_t> own_columns_, number_of_, found_;
+    std::vector<float> own_values_;
+};
+
+// Calls split(scratch, node) for every node with its rows loaded. Nodes whose work is over a limit
+// come one after the other, so that loops inside split use all threads; the rest side by side.
+template <class Scratch, class Wanted, class Split>
+void for_each_node(const Level& level, std::size_t work_of_entry, Wanted&& wanted, Split&& split) {
+    constexpr std::size_t large = 1 << 20;
+    ScratchPool<Scratch> pool;
+    auto run = [&](std::size_t node, std::size_t entries) {
+        pool.with([&](Scratch& scratch) {
+            scratch.rows.load(level.vectors, level.members_of(node), entries);
+            split(scratch, node);
+        });
+    };
+    std::vector<std::pair<std::size_t, std::size_t>> small;
+    for (std::size_t node = 0; node < level.nodes(); ++node) {
+        if (!wanted(level.size(node))) continue;
+        std::size_t entries = 0;
+        for (std::int32_t member : level.members_of(node)) {
+            auto [begin, end] = level.vectors.row(static_cast<std::size_t>(member));
+            entries += end - begin;
+        }
+        if (entries * work_of_entry < large)
+            small.emplace_back(node, entries);
+        else
+            run(node, entries);
+    }
+    parallel_for(small.size(), 1,
+                 [&](std::size_t i, std::size_t) { run(small[i].first, small[i].second); });
+}
+
+// --- two halves
+
+struct HalvingScratch {
+    NodeRows rows;
+    std::vector<float> sums, direction, scores, sorted;
+    std::vector<std::uint8_t> side, before;
+};
+
+// Balanced 2-means of one node, into scratch.side: members are ordered by how much nearer they are
+// to the right centre than to the left one (ties by number) and the first half goes left.
+class Halving {
+  public:
+    Halving(HalvingScratch& scratch, bool spherical)
+        : s_(scratch),
+          n_(scratch.rows.size()),
+          width_(scratch.rows.width()),
+          spherical_(spherical),
+          // Parts of each half that are summed on their own, to be shared out among threads.
+          lanes_(std::clamp<std::size_t>(
+              scratch.rows.entries() / (8 * std::max<std::size_t>(width_, 1)), 1, 8)) {}
+
+    void run(std::size_t iterations, Random random) {
+        std::size_t left = random.below(n_), right = random.below(n_ - 1);
+        right += right >= left;
+        s_.direction.assign(width_, 0);
+        s_.sums.assign(2 * lanes_ * width_, 0);
+        s_.scores.resize(n_);
+        s_.side.assign(n_, neither);
+        s_.rows.add(right, spherical_ ? s_.rows.inverse_length(right) : 1, s_.direction.data());
+        s_.rows.add(left, spherical_ ? -s_.rows.inverse_length(left) : -1, s_.direction.data());
+        for (std::size_t iteration = 0; iteration < iterations; ++iteration) {
+            if (iteration > 0) point_from_left_to_right();
+            s_.before = s_.side;
+            choose_sides();
+            if (s_.side == s_.before) break;
+            if (iteration + 1 < iterations) move_sums();
+        }
+    }
+
+  private:
+    static constexpr std::uint8_t neither = 2;
+
+    void choose_sides() {
+        parallel_for(n_, 2048, [&](std::size_t begin, std::size_t end) {
+            for (std::size_t i = begin; i < end; ++i)
+                s_.scores[i] = static_cast<float>(s_.rows.dot(i, s_.direction.data()));
+        });
+        const std::size_t half = n_ / 2;
+        s_.sorted = s_.scores;
+        auto middle = s_.sorted.begin() + static_cast<std::ptrdiff_t>(half);
+        std::nth_element(s_.sorted.begin(), middle, s_.sorted.end());
+        const float bar = *middle;
+        auto below = std::count_if(s_.sorted.begin(), middle, [&](float x) { return x < bar; });
+        std::size_t ties = half - static_cast<std::size_t>(below);  // that still go left
+        for (std::size_t i = 0; i < n_; ++i) {
+            bool goes_left = s_.scores[i] < bar || (s_.scores[i] == bar && ties > 0);
+            ties -= goes_left && s_.scores[i] == bar;
+            s_.side[i] = !goes_left;
+        }
+    }
+
+    // Only what has changed sides is added and taken away: after a few rounds that is little.
+    void move_sums() {
+        parallel_for(2 * lanes_, 1, [&](std::size_t first, std::size_t last) {
+            for (std::size_t part = first; part < last; ++part) {
+                const std::size_t side = part / lanes_, lane = part % lanes_;
+                float* sum = s_.sums.data() + part * width_;
+                for (std::size_t i = n_ * lane / lanes_; i < n_ * (lane + 1) / lanes_; ++i) {
+                    const bool is = s_.side[i] == side, was = s_.before[i] == side;
+                    if (is != was) s_.rows.add(i, is ? 1.0f : -1.0f, sum);
+                }
+            }
+        });
+    }
+
+    float sum(std::size_t side, std::size_t column) const {
+        const float* part = s_.sums.data() + side * lanes_ * width_ + column;
+        float total = part[0];
+        for (std::size_t lane = 1; lane < lanes_; ++lane) total += part[lane * width_];
+        return total;
+    }
+
+    // The right centre less the left one, up to a factor.
+    void point_from_left_to_right() {
+        constexpr std::size_t grain = 1 << 15;
+        double scales[2] = {1.0 / static_cast<double>(n_ / 2),
+                            1.0 / static_cast<double>(n_ - n_ / 2)};
+        if (spherical_) {
+            std::vector<double> squares(2 * (width_ / grain + 1));
+            parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
+                for (std::size_t side : {0, 1})
+                    for (std::size_t c = begin; c < end; ++c)
+                        squares[2 * (begin / grain) + side] +=
+                            static_cast<double>(sum(side, c)) * sum(side, c);
+            });
+            for (std::size_t side : {0, 1}) {
+                double total = 0;
+                for (std::size_t p = side; p < squares.size(); p += 2) total += squares[p];
+                scales[side] = total > 0 ? 1 / std::sqrt(total) : 0;
+            }
+        }
+        const auto left = static_cast<float>(scales[0]), right = static_cast<float>(scales[1]);
+        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
+            for (std::size_t c = begin; c < end; ++c)
+                s_.direction[c] = right * sum(1, c) - left * sum(0, c);
+        });
+    }
+
+    HalvingScratch& s_;
+    std::size_t n_, width_;
+    bool spherical_;
+    std::size_t lanes_;
+};
+
+// The members of every node reordered: its left half, of size floor(n / 2), then its right half.
+inline std::vector<std::int32_t> halve_level(const Level& level, bool spherical,
+                                             std::size_t iterations) {
+    level.check(iterations);
+    std::vector<std::int32_t> result(level.members.begin(), level.members.end());
+    auto wanted = [](std::size_t members) { return members > 1; };
+    for_each_node<HalvingScratch>(level, 1, wanted, [&](HalvingScratch& scratch, std::size_t node) {
+        Halving(scratch, spherical).run(iterations, {level.seed, level.depth, node});
+        std::size_t next[2] = {level.begin(node), level.begin(node) + level.size(node) / 2};
+        auto members = level.members_of(node);
+        for (std::size_t i = 0; i < members.size(); ++i)
+            result[next[scratch.side[i]]++] = members[i];
+    });
+    return result;
+}
+
+// --- many groups
+
+struct KMeansScratch {
+    NodeRows rows;
+    std::vector<float> centres, scales, cosines, block;
+    std::vector<std::int32_t> group, order;
+    std::vector<std::size_t> group_starts;
+};
+
+struct KMeansOptions {
+    std::size_t arity, largest;  // nodes of more than `largest` members are split
+    bool balanced;
+    std::size_t iterations;
+    double tolerance;  // of the mean cosine: less gain than that, and it is done
+};
+
+// Spherical k-means of one node into k groups, as scratch.group.
+class KMeans {
+  public:
+    KMeans(KMeansScratch& scratch, std::size_t k)
+        : s_(scratch), n_(scratch.rows.size()), width_(scratch.rows.width()), k_(k) {}
+
+    void run(const KMeansOptions& options, Random random) {
+        start(random);
+        double before = 0;
+        for (std::size_t iteration = 0; iteration < options.iterations; ++iteration) {
+            if (iteration > 0) move_centres();
+            choose_nearest();
+            if (options.balanced) choose_with_room();
+            double total = std::accumulate(s_.cosines.begin(), s_.cosines.end(), 0.0);
+            if (iteration > 0 && total - before < options.tolerance * static_cast<double>(n_))
+                break;
+            before = total;
+        }
+        auto all_in_one = [&] {
+            return std::all_of(s_.group.begin(), s_.group.end(),
+                               [&](std::int32_t g) { return g == s_.group[0]; });
+        };
+        // Vectors that nothing tells apart are dealt out, or a tree could never end.
+        if (k_ > 1 && all_in_one())
+            for (std::size_t i = 0; i < n_; ++i)
+                s_.group[i] = static_cast<std::int32_t>(i * k_ / n_);
+    }
+
+  private:
+    static constexpr std::size_t rows_a_piece = 256;
+
+    // k distinct members are the first centres.
+    void start(Random& random) {
+        s_.order.resize(n_);
+        std::iota(s_.order.begin(), s_.order.end(), 0);
+        s_.centres.assign(width_ * k_, 0);
+        s_.scales.resize(k_);
+        s_.group.resize(n_);
+        s_.cosines.resize(n_);
+        for (std::size_t j = 0; j < k_; ++j) {
+            std::swap(s_.order[j], s_.order[j + random.below(n_ - j)]);
+            auto member = static_cast<std::size_t>(s_.order[j]);
+            s_.rows.add(member, 1, s_.centres.data() + j, k_);
+            s_.scales[j] = s_.rows.inverse_length(member);
+        }
+    }
+
+    void score(std::size_t i, float* out) const {
+        s_.rows.dots(i, s_.centres.data(), k_, out);
+        for (std::size_t j = 0; j < k_; ++j) {
+            out[j] *= s_.scales[j];
+            if (!std::isfinite(out[j])) out[j] = 0;
+        }
+    }
+
+    void choose_nearest() {
+        parallel_for(n_, rows_a_piece, [&](std::size_t begin, std::size_t end) {
+            std::vector<float> scores(k_);
+            for (std::size_t i = begin; i < end; ++i) {
+                score(i, scores.data());
+                auto best = std::max_element(scores.begin(), scores.end());
+                s_.group[i] = static_cast<std::int32_t>(best - scores.begin());
+                s_.cosines[i] = *best;
+            }
+        });
+    }
+
+    // In order of falling similarity to the nearest centre, each takes the nearest with room left.
+    // Scores are made again a block at a time, as all at once would take n times k numbers.
+    void choose_with_room() {
+        constexpr std::size_t block = 4096;
+        std::iota(s_.order.begin(), s_.order.end(), 0);
+        std::sort(s_.order.begin(), s_.order.end(), [&](std::int32_t a, std::int32_t b) {
+            float x = s_.cosines[static_cast<std::size_t>(a)];
+            float y = s_.cosines[static_cast<std::size_t>(b)];
+            return x > y || (x == y && a < b);
+        });
+        std::vector<std::size_t> room(k_, n_ / k_);
+        std::size_t larger = n_ % k_;  // groups that may take one more
+        s_.block.resize(std::min(block, n_) * k_);
+        for (std::size_t first = 0; first < n_; first += block) {
+            std::size_t count = std::min(block, n_ - first);
+            parallel_for(count, rows_a_piece, [&](std::size_t begin, std::size_t end) {
+                for (std::size_t i = begin; i < end; ++i)
+                    score(static_cast<std::size_t>(s_.order[first + i]), s_.block.data() + i * k_);
+            });
+            for (std::size_t i = 0; i < count; ++i) {
+                const float* scores = s_.block.data() + i * k_;
+                std::size_t best = k_;
+                for (std::size_t j = 0; j < k_; ++j)
+                    if (has_room(room[j], larger) && (best == k_ || scores[j] > scores[best]))
+                        best = j;
+                auto member = static_cast<std::size_t>(s_.order[first + i]);
+                s_.group[member] = static_cast<std::int32_t>(best);
+                s_.cosines[member] = scores[best];
+                if (room[best] == 0) {
+                    room[best] = full;
+                    --larger;
+                } else {
+                    --room[best];
+                }
+            }
+        }
+    }
+
+    static constexpr std::size_t full = static_cast<std::size_t>(-1);
+    static bool has_room(std::size_t room, std::size_t larger) {
+        return room != full && (room > 0 || larger > 0);
+    }
+
+    // Centres are left as sums; `scales` makes them unit vectors.
+    void move_centres() {
+        const std::size_t grain = std::max<std::size_t>(1, (1 << 16) / k_);
+        list_groups();
+        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
+            std::fill_n(s_.centres.data() + begin * k_, (end - begin) * k_, 0.0f);
+        });
+        parallel_for(k_, 1, [&](std::size_t j, std::size_t) {
+            for (std::size_t p = s_.group_starts[j]; p < s_.group_starts[j + 1]; ++p)
+                s_.rows.add(static_cast<std::size_t>(s_.order[p]), 1, s_.centres.data() + j, k_);
+        });
+        std::vector<double> squares((width_ / grain + 1) * k_);
+        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
+            double* part = squares.data() + begin / grain * k_;
+            for (std::size_t c = begin; c < end; ++c)
+                for (std::size_t j = 0; j < k_; ++j) {
+                    double x = s_.centres[c * k_ + j];
+                    part[j] += x * x;
+                }
+        });
+        for (std::size_t j = 0; j < k_; ++j) {
+            double total = 0;
+            for (std::size_t p = j; p < squares.size(); p += k_) total += squares[p];
+            s_.scales[j] = total > 0 ? static_cast<float>(1 / std::sqrt(total)) : 0;
+        }
+    }
+
+    // Members by group, in rising order within each: `order` and `group_starts`.
+    void list_groups() {
+        s_.group_starts.assign(k_ + 1, 0);
+        for (std::int32_t g : s_.group) ++s_.group_starts[static_cast<std::size_t>(g) + 1];
+        std::partial_sum(s_.group_starts.begin(), s_.group_starts.end(), s_.group_starts.begin());
+        std::vector<std::size_t> next(s_.group_starts.begin(), s_.group_starts.end() - 1);
+        for (std::size_t i = 0; i < n_; ++i)
+            s_.order[next[static_cast<std::size_t>(s_.group[i])]++] = static_cast<std::int32_t>(i);
+    }
+
+    KMeansScratch& s_;
+    std::size_t n_, width_, k_;
+};
+
+struct Groups {
+    std::vector<std::int32_t> members;
+    std::vector<std::int64_t> starts;        // of the groups' members
+    std::vector<std::int64_t> child_starts;  // of the nodes' groups
+};
+
+// Every node's groups. Empty ones are left out; a node that is not split is one group.
+inline Groups cluster_level(const Level& level, const KMeansOptions& options) {
+    level.check(options.iterations);
+    if (options.arity < 2) throw std::invalid_argument("expected at least two groups");
+    std::vector<std::int32_t> group(level.members.size(), 0);
+    auto wanted = [&](std::size_t members) {
+        return members > std::max<std::size_t>(1, options.largest);
+    };
+    for_each_node<KMeansScratch>(
+        level, std::max<std::size_t>(1, options.arity / 8), wanted,
+        [&](KMeansScratch& scratch, std::size_t node) {
+            KMeans(scratch, std::min(options.arity, level.size(node)))
+                .run(options, {level.seed, level.depth, node});
+            std::copy(scratch.group.begin(), scratch.group.end(),
+                      group.begin() + static_cast<std::ptrdiff_t>(level.begin(node)));
+        });
+    Groups result{{}, {0}, {0}};
+    result.members.resize(level.members.size());
+    std::vector<std::size_t> next(std::min(options.arity, level.members.size()));
+    for (std::size_t node = 0; node < level.nodes(); ++node) {
+        const std::size_t begin = level.begin(node), end = level.begin(node + 1);
+        std::fill(next.begin(), next.end(), std::size_t{0});
+        for (std::size_t p = begin; p < end; ++p) ++next[static_cast<std::size_t>(group[p])];
+        std::size_t place = begin;
+        for (std::size_t& count : next) {
+            place += std::exchange(count, place);
+            if (place != static_cast<std::size_t>(result.starts.back()))
+                result.starts.push_back(static_cast<std::int64_t>(place));
+        }
+        result.child_starts.push_back(static_cast<std::int64_t>(result.starts.size()) - 1);
+        for (std::size_t p = begin; p < end; ++p)
+            result.members[next[static_cast<std::size_t>(group[p])]++] = level.members[p];
+    }
+    return result;
+}
+
+}  // namespace megalabel::clustering
