@@ -4,9 +4,9 @@
 // uses, rising, the bias last; the entries of a row name a child (by its place among its siblings)
 // and a weight. A query is intersected with the rows once for all siblings.
 //
-// Scores are summed in double, in the order of features. The product of two floats is exact in
-// double, so a sum is the same with and without fused instructions, and adding a zero changes
-// nothing: every way to find and add the rows gives the same bits.
+// Scores are summed in the order of features, every product rounded before it is added (never
+// fused, whatever the processor can do), and adding a zero changes nothing: every way to find and
+// to add the rows gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +31,13 @@ struct Half {
     std::uint16_t bits;
 };
 
+// --- weights and sums; in this section products are rounded before they are added
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
 inline float widen(float weight) { return weight; }
 inline float widen(std::int8_t weight) { return weight; }
 inline float widen(Half weight) {
@@ -38,6 +45,80 @@ inline float widen(Half weight) {
     const auto magnitude = static_cast<std::uint32_t>(weight.bits & 0x7fff) << 13;
     const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
     return weight.bits & 0x8000 ? -value : value;
+}
+
+// Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
+// outside the entries or an entry belongs to none of the children.
+template <class Child, class Weight>
+bool add_rows(const std::int64_t* row_starts, const Child* children, const Weight* weights,
+              std::size_t entries, const std::uint32_t* rows, const float* values,
+              std::size_t count, float* sums, std::size_t sums_count) {
+    for (std::size_t h = 0; h < count; ++h) {
+        const auto begin = static_cast<std::size_t>(row_starts[rows[h]]);
+        const auto end = static_cast<std::size_t>(row_starts[rows[h] + 1]);
+        if (begin > end || end > entries) [[unlikely]]
+            return false;
+        const float value = values[h];
+        for (std::size_t e = begin; e < end; ++e) {
+            const std::size_t child = children[e];
+            if (child >= sums_count) [[unlikely]]
+                return false;
+            const float product = value * widen(weights[e]);
+            sums[child] += product;
+        }
+    }
+    return true;
+}
+
+// Several numbers at once, and the same lying anywhere in an array; spelt out where they are used,
+// as `auto` and templates forget that.
+typedef float Floats16 __attribute__((vector_size(64)));
+typedef float Floats8 __attribute__((vector_size(32)));
+typedef Floats16 Floats16Anywhere __attribute__((aligned(4), may_alias));
+typedef Floats8 Floats8Anywhere __attribute__((aligned(4), may_alias));
+
+// The same for rows written out: table[row][child], `stride` children, a multiple of 8.
+MEGALABEL_CLONES inline void add_table_rows(const float* table, std::size_t stride,
+                                            const std::uint32_t* rows, const float* values,
+                                            std::size_t count, float* sums) {
+    std::size_t c = 0;
+    for (; c + 64 <= stride; c += 64) {
+        Floats16Anywhere* out = reinterpret_cast<Floats16Anywhere*>(sums + c);
+        Floats16 sum0 = out[0], sum1 = out[1], sum2 = out[2], sum3 = out[3];
+        for (std::size_t h = 0; h < count; ++h) {
+            const Floats16Anywhere* row =
+                reinterpret_cast<const Floats16Anywhere*>(table + rows[h] * stride + c);
+            sum0 += values[h] * row[0];
+            sum1 += values[h] * row[1];
+            sum2 += values[h] * row[2];
+            sum3 += values[h] * row[3];
+        }
+        out[0] = sum0, out[1] = sum1, out[2] = sum2, out[3] = sum3;
+    }
+    for (; c + 16 <= stride; c += 16) {
+        Floats16Anywhere* out = reinterpret_cast<Floats16Anywhere*>(sums + c);
+        Floats16 sum = *out;
+        for (std::size_t h = 0; h < count; ++h)
+            sum += values[h] *
+                   *reinterpret_cast<const Floats16Anywhere*>(table + rows[h] * stride + c);
+        *out = sum;
+    }
+    if (c < stride) {
+        Floats8Anywhere* out = reinterpret_cast<Floats8Anywhere*>(sums + c);
+        Floats8 sum = *out;
+        for (std::size_t h = 0; h < count; ++h)
+            sum +=
+                values[h] * *reinterpret_cast<const Floats8Anywhere*>(table + rows[h] * stride + c);
+        *out = sum;
+    }
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_entry() {
+    throw std::invalid_argument("a weight lies outside the arrays or belongs to no child");
 }
 
 struct Chunk {
@@ -89,18 +170,14 @@ struct ChunkedWeights {
     }
 
     // Where the entries of a row begin and end.
-    std::pair<std::size_t, std::size_t> row(std::size_t row, std::size_t entries) const {
+    std::pair<std::size_t, std::size_t> row(std::size_t row) const {
         const auto begin = static_cast<std::size_t>(row_starts[row]);
         const auto end = static_cast<std::size_t>(row_starts[row + 1]);
-        if (begin > end || end > entries) [[unlikely]]
-            throw std::invalid_argument("row " + std::to_string(row) + " lies outside the arrays");
+        if (begin > end || end > entries()) [[unlikely]]
+            throw_entry();
         return {begin, end};
     }
 };
-
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_child() {
-    throw std::invalid_argument("a weight belongs to a child that its parent does not have");
-}
 
 // --- building
 
@@ -314,7 +391,7 @@ struct ScoreScratch {
     std::vector<float> query;          // the one query being answered, by feature
     std::vector<std::int32_t> row_of;  // the chunk's row of each feature
     std::vector<float> table;          // a chunk written out, a row a feature
-    std::vector<double> sums;
+    std::vector<float> sums;
 
     // Kept for the next call: a single query must not pay for memory as long as the features.
     static ScoreScratch& mine() {
@@ -343,44 +420,6 @@ class SpreadQuery {
     ScoreScratch& scratch_;
     std::span<const std::int32_t> columns_;
 };
-
-// Several numbers at once. The second two may lie anywhere in an array; spelt out where they are
-// used, as `auto` would forget that.
-typedef float Floats __attribute__((vector_size(32)));
-typedef double Doubles __attribute__((vector_size(64)));
-typedef Floats FloatsAnywhere __attribute__((aligned(4), may_alias));
-typedef Doubles DoublesAnywhere __attribute__((aligned(8), may_alias));
-
-// sums[c] += value of the hit * table[row of the hit][c], for `stride` children, a multiple of 8.
-MEGALABEL_CLONES inline void add_table_rows(const float* table, std::size_t stride,
-                                            const std::uint32_t* rows, const float* values,
-                                            std::size_t count, double* sums) {
-    std::size_t c = 0;
-    for (; c + 16 <= stride; c += 16) {
-        DoublesAnywhere* out = reinterpret_cast<DoublesAnywhere*>(sums + c);
-        Doubles low = out[0], high = out[1];
-        for (std::size_t h = 0; h < count; ++h) {
-            const FloatsAnywhere* row =
-                reinterpret_cast<const FloatsAnywhere*>(table + rows[h] * stride + c);
-            const double value = values[h];
-            const Floats first = row[0], second = row[1];
-            low += value * __builtin_convertvector(first, Doubles);
-            high += value * __builtin_convertvector(second, Doubles);
-        }
-        out[0] = low, out[1] = high;
-    }
-    if (c < stride) {
-        DoublesAnywhere* out = reinterpret_cast<DoublesAnywhere*>(sums + c);
-        Doubles low = out[0];
-        for (std::size_t h = 0; h < count; ++h) {
-            const FloatsAnywhere* row =
-                reinterpret_cast<const FloatsAnywhere*>(table + rows[h] * stride + c);
-            const Floats first = row[0];
-            low += static_cast<double>(values[h]) * __builtin_convertvector(first, Doubles);
-        }
-        out[0] = low;
-    }
-}
 
 // Scores the children of one parent for one query after the other.
 class ParentScorer {
@@ -414,10 +453,11 @@ class ParentScorer {
 
     const Chunk& chunk() const { return chunk_; }
 
-    // Gets ready for many queries, where that costs less than it saves.
-    void prepare(std::size_t queries, std::size_t nonzeros) {
+    // Gets ready for several queries with so many features, where that costs less than it saves.
+    void prepare(std::size_t nonzeros) {
         if (!queries_.is_dense() && 2 * chunk_.rows < nonzeros * search_steps(1)) map();
-        write_out(queries);
+        write_out(
+            std::min(nonzeros, nonzeros / (queries_.width() + 1) * chunk_.rows + chunk_.rows));
     }
 
     // The scores of query i; `spread` says that the scratch holds it by feature.
@@ -431,20 +471,17 @@ class ParentScorer {
         else
             search(i);
         if (has_bias_) scratch_.hits.add(feature_rows_, queries_.bias, true);
-        scratch_.sums.assign(stride_, 0.0);
+        scratch_.sums.assign(stride_, 0.0f);
         if (written_out_)
             add_table_rows(scratch_.table.data(), stride_, scratch_.hits.rows.data(),
                            scratch_.hits.values.data(), scratch_.hits.count, scratch_.sums.data());
         else
-            std::visit([&](auto children, auto values) { add_entries(children, values); },
-                       weights_.entry_children, weights_.entry_weights);
+            add_entries();
         if (weights_.scales.empty()) {
-            for (std::size_t c = 0; c < chunk_.children; ++c)
-                out[c] = static_cast<float>(scratch_.sums[c]);
+            std::copy_n(scratch_.sums.data(), chunk_.children, out);
         } else {
             const float* scales = weights_.scales.data() + chunk_.first_child;
-            for (std::size_t c = 0; c < chunk_.children; ++c)
-                out[c] = static_cast<float>(scratch_.sums[c] * scales[c]);
+            for (std::size_t c = 0; c < chunk_.children; ++c) out[c] = scratch_.sums[c] * scales[c];
         }
     }
 
@@ -462,25 +499,27 @@ class ParentScorer {
             row_of[static_cast<std::size_t>(features_[r])] = static_cast<std::int32_t>(r);
     }
 
-    // Rows written out cost the same for each hit however few entries they have, but several
-    // children at once.
-    void write_out(std::size_t queries) {
+    // Writes the chunk out as a table: all children of a row are then added at once. Figures are
+    // about processor cycles.
+    void write_out(std::size_t nonzeros) {
         const std::size_t cells = chunk_.rows * stride_;
-        if (queries < 4 || chunk_.rows == 0 || cells > most_cells) return;
-        const auto [begin, unused] = weights_.row(chunk_.first_row, weights_.entries());
-        const auto [unused_too, end] =
-            weights_.row(chunk_.first_row + chunk_.rows - 1, weights_.entries());
-        if (end < begin) throw std::invalid_argument("the rows of a chunk do not rise");
-        if (stride_ / 4 * chunk_.rows > 3 * chunk_.rows + (end - begin)) return;
+        if (chunk_.rows == 0 || cells > most_cells) return;
+        const std::size_t begin = weights_.row(chunk_.first_row).first;
+        const std::size_t end = weights_.row(chunk_.first_row + chunk_.rows - 1).second;
+        if (end < begin) throw_entry();
+        const std::size_t entries = end - begin;
+        const std::size_t by_entry = nonzeros * (12 + 2 * entries / chunk_.rows);
+        const std::size_t by_table = nonzeros * (2 + stride_ / 16) + 3 * entries + cells / 8;
+        if (by_entry < by_table) return;
         scratch_.table.assign(cells, 0.0f);
         std::visit(
-            [&](auto children, auto values) {
+            [&](auto children, auto weights) {
                 for (std::size_t r = 0; r < chunk_.rows; ++r) {
-                    auto [from, to] = weights_.row(chunk_.first_row + r, children.size());
+                    const auto [from, to] = weights_.row(chunk_.first_row + r);
                     float* row = scratch_.table.data() + r * stride_;
                     for (std::size_t e = from; e < to; ++e) {
-                        if (children[e] >= chunk_.children) throw_child();
-                        row[children[e]] = widen(values[e]);
+                        if (children[e] >= chunk_.children) throw_entry();
+                        row[children[e]] = widen(weights[e]);
                     }
                 }
             },
@@ -525,20 +564,17 @@ class ParentScorer {
         }
     }
 
-    template <class Child, class Weight>
-    void add_entries(std::span<const Child> children, std::span<const Weight> values) {
+    void add_entries() {
         const auto& hits = scratch_.hits;
-        double* sums = scratch_.sums.data();
-        for (std::size_t h = 0; h < hits.count; ++h) {
-            const auto [begin, end] =
-                weights_.row(chunk_.first_row + hits.rows[h], children.size());
-            const double value = hits.values[h];
-            for (std::size_t e = begin; e < end; ++e) {
-                if (children[e] >= chunk_.children) [[unlikely]]
-                    throw_child();
-                sums[children[e]] += value * widen(values[e]);
-            }
-        }
+        const bool inside = std::visit(
+            [&](auto children, auto weights) {
+                return add_rows(weights_.row_starts.data() + chunk_.first_row, children.data(),
+                                weights.data(), children.size(), hits.rows.data(),
+                                hits.values.data(), hits.count, scratch_.sums.data(),
+                                chunk_.children);
+            },
+            weights_.entry_children, weights_.entry_weights);
+        if (!inside) throw_entry();
     }
 
     static constexpr std::size_t most_cells = std::size_t{1} << 19;  // 2 MiB: a cache's worth
@@ -589,7 +625,7 @@ inline void score_pairs(const ChunkedWeights& weights, const Queries& queries,
         std::size_t nonzeros = 0;
         for (std::size_t i = begin; i < end; ++i)
             nonzeros += queries.nonzeros(pairs[order[i]].query);
-        scorer.prepare(end - begin, nonzeros);
+        if (end - begin > 1) scorer.prepare(nonzeros);
         for (std::size_t i = begin; i < end; ++i) {
             const Pair& pair = pairs[order[i]];
             scorer.score(pair.query, false, out + pair.place);
