@@ -8,6 +8,8 @@
 
 #include <limits>
 
+#include "beam.hpp"
+#include "chunks.hpp"
 #include "clustering.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
@@ -124,6 +126,114 @@ template <class Compute>
 auto without_gil(Compute&& compute) {
     nb::gil_scoped_release release;
     return compute();
+}
+
+// --- chunked weights and queries: how the arguments come in
+
+using Untyped = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// child starts, chunk starts, row features, row starts, entries' children and weights, scales,
+// number of features
+using LevelArrays = std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::int32_t>,
+                               In<std::int64_t>, Untyped, Untyped, In<float>, std::size_t>;
+// row starts, columns, values, number of columns
+using SparseArrays = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>, std::size_t>;
+
+// Sets `out` to the array if it holds numbers of type T (laid out as a Held).
+template <class T, class Held, class Spans>
+bool hold(const Untyped& array, Spans& out) {
+    if (array.dtype() != nb::dtype<T>()) return false;
+    out = std::span<const Held>{static_cast<const Held*>(array.data()), array.shape(0)};
+    return true;
+}
+megalabel::ChunkedWeights level_of(const LevelArrays& arrays) {
+    const auto& [child_starts, chunk_starts, row_features, row_starts, children, weights, scales,
+                 width] = arrays;
+    megalabel::ChunkedWeights level{span(child_starts),
+                                    span(chunk_starts),
+                                    span(row_features),
+                                    span(row_starts),
+                                    {},
+                                    {},
+                                    span(scales),
+                                    width};
+    if (!hold<std::uint16_t, std::uint16_t>(children, level.entry_children) &&
+        !hold<std::int32_t, std::uint32_t>(children, level.entry_children))
+        throw std::invalid_argument("children must be uint16 or int32");
+    if (!hold<float, float>(weights, level.entry_weights) &&
+        !hold<std::uint16_t, megalabel::Half>(weights, level.entry_weights) &&
+        !hold<std::int8_t, std::int8_t>(weights, level.entry_weights))
+        throw std::invalid_argument("weights must be float32, float16 (as uint16) or int8");
+    return level;
+}
+std::vector<megalabel::ChunkedWeights> levels_of(const std::vector<LevelArrays>& arrays) {
+    std::vector<megalabel::ChunkedWeights> levels;
+    for (const auto& level : arrays) levels.push_back(level_of(level));
+    return levels;
+}
+megalabel::Queries queries_of(const SparseArrays& arrays, float bias) {
+    const auto& [starts, columns, values, width] = arrays;
+    return {{span(starts), span(columns), span(values), width},
+            {},
+            std::max<std::size_t>(starts.shape(0), 1) - 1,
+            bias};
+}
+megalabel::Queries queries_of(const In2<float>& rows, float bias) {
+    return {{{}, {}, {}, rows.shape(1)}, {rows.data(), rows.size()}, rows.shape(0), bias};
+}
+
+template <class Weight>
+nb::tuple built_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<Weight> values,
+                       std::size_t width, In<std::int64_t> child_starts) {
+    using Held = std::conditional_t<std::is_same_v<Weight, std::uint16_t>, megalabel::Half, Weight>;
+    auto built = without_gil([&] {
+        return megalabel::build_chunks<Held>(
+            span(starts), span(columns),
+            {reinterpret_cast<const Held*>(values.data()), values.shape(0)}, width,
+            span(child_starts));
+    });
+    nb::object children = built.wide_children.empty()
+                              ? nb::cast(to_numpy(std::move(built.narrow_children)))
+                              : nb::cast(to_numpy(std::move(built.wide_children)));
+    auto* weights = new std::vector<Held>(std::move(built.weights));
+    nb::capsule owner(weights, [](void* p) noexcept { delete static_cast<std::vector<Held>*>(p); });
+    return nb::make_tuple(
+        to_numpy(std::move(built.chunk_starts)), to_numpy(std::move(built.row_features)),
+        to_numpy(std::move(built.row_starts)), children,
+        Out<Weight>(reinterpret_cast<Weight*>(weights->data()), {weights->size()}, owner));
+}
+
+template <class Rows>
+nb::tuple beam_search(const std::vector<LevelArrays>& arrays, In<std::int32_t> labels,
+                      std::size_t label_count, int post, const Rows& rows, float bias,
+                      std::size_t k, std::size_t beam) {
+    auto levels = levels_of(arrays);
+    megalabel::Tree tree{levels, span(labels), label_count, static_cast<megalabel::Post>(post)};
+    auto queries = queries_of(rows, bias);
+    auto ranked = without_gil([&] { return megalabel::BeamSearch(tree, queries, k, beam).run(); });
+    return to_numpy(std::move(ranked), queries.n, k);
+}
+
+template <class Rows>
+nb::tuple best_first_search(const std::vector<LevelArrays>& arrays, In<std::int32_t> labels,
+                            std::size_t label_count, int post, const Rows& rows, float bias,
+                            std::size_t k, const std::vector<In<float>>& log_weights) {
+    auto levels = levels_of(arrays);
+    megalabel::Tree tree{levels, span(labels), label_count, static_cast<megalabel::Post>(post)};
+    auto queries = queries_of(rows, bias);
+    std::vector<std::span<const float>> weights;
+    for (const auto& level : log_weights) weights.push_back(span(level));
+    auto ranked =
+        without_gil([&] { return megalabel::BestFirstSearch(tree, queries, k, weights).run(); });
+    return to_numpy(std::move(ranked), queries.n, k);
+}
+
+template <class Rows>
+Out<float> score_pairs(const LevelArrays& arrays, const Rows& rows, float bias,
+                       In<std::int64_t> pair_rows, In<std::int64_t> parents) {
+    auto level = level_of(arrays);
+    auto queries = queries_of(rows, bias);
+    return to_numpy(without_gil(
+        [&] { return megalabel::score_pairs(level, queries, span(pair_rows), span(parents)); }));
 }
 
 }  // namespace
@@ -368,6 +478,19 @@ NB_MODULE(_native, m) {
         "starts"_a, "columns"_a, "values"_a, "width"_a, "row_starts"_a, "rows"_a, "label_starts"_a,
         "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "logistic"_a,
         "eps"_a, "bias"_a, "prune"_a);
+    // --- chunked weights and trees (chunks.hpp, beam.hpp)
+    m.def("build_chunks", &built_chunks<float>, "starts"_a, "columns"_a,
+          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
+    m.def("build_chunks", &built_chunks<std::uint16_t>, "starts"_a, "columns"_a,
+          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
+    m.def("build_chunks", &built_chunks<std::int8_t>, "starts"_a, "columns"_a,
+          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
+    m.def("score_pairs", &score_pairs<SparseArrays>);
+    m.def("score_pairs", &score_pairs<In2<float>>);
+    m.def("beam_search", &beam_search<SparseArrays>);
+    m.def("beam_search", &beam_search<In2<float>>);
+    m.def("best_first_search", &best_first_search<SparseArrays>);
+    m.def("best_first_search", &best_first_search<In2<float>>);
 
     // --- metrics (metrics.hpp)
     m.def(

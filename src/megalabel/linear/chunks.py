@@ -1,0 +1,391 @@
+"""ChunkedWeights: the linear classifiers of one level of a tree, and the search through levels.
+
+Siblings are asked about the same queries, so their weights are kept together: the chunk of a parent
+is a small sparse matrix over the features that any of its children uses. One-versus-all is a level
+whose labels are the children of one parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from megalabel import _native
+from megalabel.base import Component, check_array, integer, number, one_of
+from megalabel.data.corpus import canonical
+from megalabel.errors import DataError, ParameterError, ShapeError
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+PRECISIONS = ("float32", "float16", "int8")
+# Numbered as in native/beam.hpp.
+POSTPROCESSORS = ("l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "noop")
+NO_SCALES = np.zeros(0, np.float32)
+
+
+class ChunkedWeights(Component):
+    """The weights of all nodes of a level, stored by parent for fast scoring.
+
+    Parent p has the nodes `child_starts_[p]` to `child_starts_[p + 1]` of the level as its
+    children, and the rows `chunk_starts_[p]` to `chunk_starts_[p + 1]` as its chunk. Made by
+    `build`; `to_csr` gives the weights back. Scores do not depend on threads, on batches, or on
+    what the processor can do. All methods may be called from several threads.
+
+    Attributes
+    ----------
+    n_features_ : int
+        d, the number of features; the bias has the number d.
+    child_starts_ : int64 array (parents + 1,)
+    chunk_starts_ : int64 array (parents + 1,)
+    row_features_ : int32 array (rows,)
+        The feature of each row, rising within a chunk.
+    row_starts_ : int64 array (rows + 1,)
+        The entries of each row.
+    entry_children_ : uint16 or int32 array (entries,)
+        The child of each entry, by its place among its siblings.
+    entry_weights_ : float32, float16 or int8 array (entries,)
+    scales_ : float32 array (nodes,)
+        What the weights of each node are multiplied with. Only for int8.
+
+    Examples
+    --------
+    >>> weights = csr_matrix([[1, 0, 0.5], [0, 2, 0], [3, 0, 0]], dtype=np.float32)
+    >>> level = ChunkedWeights.build(weights, child_starts=[0, 2, 3])  # two parents
+    >>> level.scores(np.array([[1.0, 10.0]]), rows=[0, 0], parents=[1, 0])
+    array([ 3. ,  1.5, 20. ], dtype=float32)
+    """
+
+    n_features_: int
+    child_starts_: np.ndarray
+    chunk_starts_: np.ndarray
+    row_features_: np.ndarray
+    row_starts_: np.ndarray
+    entry_children_: np.ndarray
+    entry_weights_: np.ndarray
+    scales_: np.ndarray
+
+    @classmethod
+    def build(
+        cls, weights: csr_matrix, child_starts: Any, precision: str = "float32"
+    ) -> ChunkedWeights:
+        """Store the weights of a level by parent.
+
+        Parameters
+        ----------
+        weights : CSR matrix (nodes, features + 1)
+            A row a node, siblings together; the last column is the bias.
+        child_starts : array (parents + 1,)
+            Where the children of each parent begin.
+        precision : "float32", "float16" or "int8"
+            What to keep of each weight: all of it; 11 bits; or its share of the largest weight of
+            its node in 127ths, where weights that come to zero are left out.
+        """
+        if not one_of(*PRECISIONS).accepts(precision):
+            raise ParameterError(
+                f"precision must be {one_of(*PRECISIONS).expected}, not {precision!r}"
+            )
+        weights = canonical(weights, "weights")
+        starts = np.ascontiguousarray(child_starts, dtype=np.int64)
+        if weights.shape[1] == 0 or max(weights.shape) >= 2**31:
+            raise ShapeError(
+                f"weights are {weights.shape}: a column for the bias and at most 31 bits are needed"
+            )
+        if starts.ndim != 1 or len(starts) == 0 or starts[-1] != weights.shape[0]:
+            raise ShapeError(
+                f"weights are {weights.shape} but child_starts {starts.shape}"
+                f"{f' end at {starts[-1]}' if starts.ndim == 1 and len(starts) else ''}"
+            )
+        values, scales = _rounded(weights, precision)
+        built = _native.build_chunks(
+            weights.indptr.astype(np.int64, copy=False),
+            weights.indices.astype(np.int32, copy=False),
+            values,
+            weights.shape[1],
+            starts,
+        )
+        names = ("chunk_starts_", "row_features_", "row_starts_", "entry_children_")
+        learned: dict[str, Any] = dict(zip(names, built[:4], strict=True))
+        if learned["entry_children_"].dtype == np.uint32:
+            learned["entry_children_"] = learned["entry_children_"].view(np.int32)
+        learned["entry_weights_"] = built[4].view(precision)
+        learned |= {"n_features_": weights.shape[1] - 1, "child_starts_": starts}
+        if scales is not None:
+            learned["scales_"] = scales
+        level = cls()
+        level.restore(learned)
+        return level
+
+    @property
+    def n_parents(self) -> int:
+        """The number of parents: of nodes in the level above."""
+        self.check_fitted()
+        return len(self.child_starts_) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes of this level."""
+        self.check_fitted()
+        return int(self.child_starts_[-1])
+
+    @property
+    def precision(self) -> str:
+        """How the weights are stored: "float32", "float16" or "int8"."""
+        self.check_fitted()
+        return self.entry_weights_.dtype.name
+
+    def to_csr(self) -> csr_matrix:
+        """The weights as a matrix (nodes, features + 1), as given to `build` (zeros left out)."""
+        self.check_fitted()
+        for name in ("child_starts_", "chunk_starts_", "row_starts_"):
+            starts = getattr(self, name)
+            if starts[0] != 0 or (np.diff(starts) < 0).any():
+                raise ValueError(f"{name} of ChunkedWeights must rise from 0")
+        row_counts = np.diff(self.row_starts_)
+        parents = np.repeat(np.arange(self.n_parents), np.diff(self.chunk_starts_))
+        nodes = np.repeat(self.child_starts_[parents], row_counts) + self.entry_children_
+        weights = self.entry_weights_.astype(np.float32)
+        if self.precision == "int8":
+            weights *= self.scales_[nodes]
+        shape = (self.n_nodes, self.n_features_ + 1)
+        matrix = csr_matrix((weights, (nodes, np.repeat(self.row_features_, row_counts))), shape)
+        matrix.sort_indices()
+        return matrix
+
+    def scores(self, X: Matrix, rows: Any, parents: Any, bias: float = 1.0) -> np.ndarray:
+        """The scores of all children of some parents for some rows of X.
+
+        Parameters
+        ----------
+        X : CSR matrix or array (n, features)
+        rows, parents : int array (pairs,)
+            Pairs of a row of X and a parent.
+        bias : float
+            The value of the bias feature.
+
+        Returns
+        -------
+        float32 array
+            The scores of the first pair's children, then those of the second's, and so on.
+        """
+        rows, parents = (np.ascontiguousarray(pair, dtype=np.int64) for pair in (rows, parents))
+        if rows.ndim != 1 or rows.shape != parents.shape:
+            raise ShapeError(f"rows are {rows.shape} but parents {parents.shape}")
+        scores: np.ndarray = _native.score_pairs(
+            self._arrays(), _queries(X, self), _bias(bias), rows, parents
+        )
+        return scores
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take weights back. Sizes are checked here, every position when it is used."""
+        super().restore(learned)
+        owner = type(self).__name__
+        if not integer(0, 2**31 - 2).accepts(getattr(self, "n_features_", None)):
+            raise ValueError(f"n_features_ of {owner} must be an integer of 31 bits")
+
+        def check(name: str, dtypes: tuple[Any, ...], length: int | None = None) -> None:
+            array = getattr(self, name, None)
+            dtype = next((t for t in dtypes if getattr(array, "dtype", None) == t), dtypes[0])
+            check_array(owner, name, array, dtype, (length,))
+
+        check("child_starts_", (np.int64,))
+        if len(self.child_starts_) == 0 or not 0 <= self.child_starts_[-1] < 2**31:
+            raise ValueError(f"child_starts_ of {owner} must end at the number of nodes")
+        check("chunk_starts_", (np.int64,), len(self.child_starts_))
+        check("row_features_", (np.int32,))
+        check("row_starts_", (np.int64,), len(self.row_features_) + 1)
+        check("entry_children_", (np.uint16, np.int32))
+        check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_children_))
+        if self.precision == "int8":
+            check("scales_", (np.float32,), self.n_nodes)
+        elif hasattr(self, "scales_"):
+            raise ValueError(f"scales_ of {owner} are for int8, not {self.precision}")
+
+    def _arrays(self) -> tuple[Any, ...]:
+        """What the native core takes a level as."""
+        self.check_fitted()
+        weights = self.entry_weights_
+        return (
+            self.child_starts_,
+            self.chunk_starts_,
+            self.row_features_,
+            self.row_starts_,
+            self.entry_children_,
+            weights.view(np.uint16) if weights.dtype == np.float16 else weights,
+            getattr(self, "scales_", NO_SCALES),
+            self.n_features_,
+        )
+
+
+def beam_search(
+    levels: Sequence[ChunkedWeights],
+    label_of_leaf: np.ndarray,
+    X: Matrix,
+    k: int,
+    *,
+    beam: int = 10,
+    post: str = "l3-hinge",
+    bias: float = 1.0,
+    exact: bool = False,
+    weights: np.ndarray | Sequence[np.ndarray] | None = None,
+    n_labels: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best labels of each row of X in a tree.
+
+    The score of a label is the product of the scores of the nodes on its path, each a function of
+    its margin v. At every level the children of the `beam` best parents are looked at; all parents
+    of the first level are. Sums of logarithms are compared, so that scores too small for float32
+    keep their order; ties go to the lower number.
+
+    Parameters
+    ----------
+    levels : list of ChunkedWeights
+        From the top. The parents of a level are the nodes of the one before it.
+    label_of_leaf : int32 array
+        The label of each node of the last level, each at most once.
+    X : CSR matrix or array (n, features)
+    k : int
+    beam : int
+        At least the number of nodes of each inner level: all labels are looked at.
+    post : str
+        "l1-hinge" to "l4-hinge": exp(-max(0, 1 - v)^p); "sigmoid": 1 / (1 + exp(-v)); "noop": the
+        margin of the last level alone.
+    bias : float
+        The value of the bias feature.
+    exact : bool
+        Best-first search instead: the exact k best, however many parents that takes (Jasinska et
+        al. 2016). `beam` has no effect.
+    weights : float array (labels,), optional
+        Of labels, not negative; with `exact`, the score of a label is multiplied by its weight.
+        `subtree_weights` of them saves the pass over all nodes in every call.
+    n_labels : int, optional
+        The number of labels. None: as many as leaves.
+
+    Returns
+    -------
+    ids : int32 array (n, k)
+        Label numbers; places left over hold the number of labels.
+    scores : float32 array (n, k)
+        Best first; -inf in places left over.
+
+    Examples
+    --------
+    >>> top = ChunkedWeights.build(csr_matrix([[1.0, 0, 0], [0, 1, 0]]), [0, 2])
+    >>> leaves = ChunkedWeights.build(csr_matrix([[2.0, 0, 0], [0, 2, 0], [1, 1, 0]]), [0, 1, 3])
+    >>> ids, scores = beam_search([top, leaves], np.arange(3), np.array([[0.5, 1]]), k=2)
+    >>> ids.tolist(), scores.round(3).tolist()
+    ([[1, 2]], [[1.0, 1.0]])
+    """
+    for name, value in (("k", k), ("beam", beam)):
+        if not integer(1).accepts(value):
+            raise ParameterError(f"{name} must be an integer of at least 1, not {value!r}")
+    if post not in POSTPROCESSORS:
+        raise ParameterError(f"post must be {one_of(*POSTPROCESSORS).expected}, not {post!r}")
+    if not levels:
+        raise ParameterError("a tree has at least one level")
+    if exact and post == "noop":
+        raise ParameterError("exact needs scores that fall along a path, which noop has not")
+    if weights is not None and not exact:
+        raise ParameterError("weights are for exact=True")
+    labels = np.ascontiguousarray(label_of_leaf, dtype=np.int32)
+    count = len(labels) if n_labels is None else int(n_labels)
+    found = max(1, min(int(k), count))  # more would only be padding
+    arguments = (
+        [level._arrays() for level in levels],
+        labels,
+        count,
+        POSTPROCESSORS.index(post),
+        _queries(X, levels[0]),
+        _bias(bias),
+        found,
+    )
+    if not exact:
+        ids, scores = _native.beam_search(*arguments, int(beam))
+    else:
+        if weights is None:
+            weights = []
+        elif isinstance(weights, np.ndarray):
+            weights = subtree_weights(levels, labels, weights)
+        ids, scores = _native.best_first_search(*arguments, weights)
+    if found < k:
+        left = ((0, 0), (0, k - found))
+        ids = np.pad(ids, left, constant_values=count)
+        scores = np.pad(scores, left, constant_values=-np.inf)
+    return ids, scores
+
+
+def subtree_weights(
+    levels: Sequence[ChunkedWeights], label_of_leaf: np.ndarray, weights: np.ndarray
+) -> list[np.ndarray]:
+    """The logarithm of the largest label weight below each node, an array a level.
+
+    Examples
+    --------
+    >>> top = ChunkedWeights.build(csr_matrix((2, 1), dtype=np.float32), [0, 2])
+    >>> leaves = ChunkedWeights.build(csr_matrix((3, 1), dtype=np.float32), [0, 1, 3])
+    >>> [np.exp(w).tolist() for w in subtree_weights([top, leaves], [2, 0, 1], np.arange(3.0))]
+    [[2.0, 1.0], [2.0, 0.0, 1.0]]
+    """
+    weights = np.asarray(weights, dtype=np.float32)
+    if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ParameterError("weights must be a number of at least 0 for each label")
+    labels = np.asarray(label_of_leaf)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(weights):
+        raise ShapeError(f"weights are {weights.shape} but labels reach {labels.max()}")
+    with np.errstate(divide="ignore"):
+        nodes = np.log(weights)[labels]
+    result = [nodes]
+    for level in reversed(levels[1:]):
+        parents = np.repeat(np.arange(level.n_parents), np.diff(level.child_starts_))
+        if len(parents) != len(nodes):
+            raise ShapeError(f"a level has {len(parents)} nodes but {len(nodes)} are below it")
+        above = np.full(level.n_parents, -np.inf, np.float32)
+        np.maximum.at(above, parents, nodes)
+        result.insert(0, nodes := above)
+    return result
+
+
+def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The weights as they are stored, and the nodes' scales."""
+    values = np.ascontiguousarray(weights.data)
+    if precision == "float32":
+        return values, None
+    if precision == "float16":
+        largest = float(np.abs(values).max(initial=0))
+        if largest > np.finfo(np.float16).max:
+            raise DataError(f"a weight of {largest:g} is too large for float16")
+        return values.astype(np.float16).view(np.uint16), None
+    counts = np.diff(weights.indptr)
+    scales = np.zeros(len(counts), np.float32)
+    used = counts > 0  # the stretches of the other nodes are empty
+    if used.any():
+        scales[used] = np.maximum.reduceat(np.abs(values), weights.indptr[:-1][used]) / 127
+    whole = values / np.repeat(np.where(scales > 0, scales, 1), counts)
+    return np.rint(whole).clip(-127, 127).astype(np.int8), scales
+
+
+def _queries(X: Matrix, level: ChunkedWeights) -> Any:
+    """What the native core takes rows as."""
+    if X.ndim != 2 or X.shape[1] != level.n_features_:
+        raise ShapeError(f"X is {X.shape} but the weights have {level.n_features_} features")
+    if not issparse(X):
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        if not np.isfinite(X).all():
+            raise DataError("X holds a value that is not a finite number")
+        return X
+    X = canonical(X, "X")
+    return (
+        X.indptr.astype(np.int64, copy=False),
+        X.indices.astype(np.int32, copy=False),
+        X.data,
+        X.shape[1],
+    )
+
+
+def _bias(bias: float) -> float:
+    if not number().accepts(bias):
+        raise ParameterError(f"bias must be a number, not {bias!r}")
+    return float(bias)
