@@ -1,5 +1,8 @@
-"""Linear classifiers, and the prior that every classifier must beat."""
+"""Linear classifiers."""
 
+from megalabel.linear.chunks import ChunkedWeights
+from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.prior import Prior
+from megalabel.linear.tree import TreeClassifier
 
-__all__ = ["Prior"]
+__all__ = ["ChunkedWeights", "OneVsAll", "Prior", "TreeClassifier"]
