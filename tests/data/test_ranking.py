@@ -85,7 +85,7 @@ def test_without_is_the_same_for_any_number_of_threads():
 def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
     ids, scores = np.array([[0, 1]], np.int32), np.array(scores, np.float32)
     cells = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
-    with pytest.raises(ValueError, match="truth|scores"):
+    with pytest.raises(ValueError, match=r"truth|scores"):
         _native.drop_labels(ids, scores, 2, *cells)
-    with pytest.raises(ValueError, match="truth|scores"):
+    with pytest.raises(ValueError, match=r"truth|scores"):
         _native.reliability_sums(ids, scores, 2, *cells, 2, 15)

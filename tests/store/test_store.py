@@ -158,6 +158,15 @@ def test_missing_and_strange_folders(model, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("value", ["1e999", "NaN", "[" * 995 + "]" * 995, "9" * 5000])
+def test_a_manifest_with_values_that_cannot_be(model, tmp_path, value):
+    folder = copy_of(model, tmp_path / "m")
+    text = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(text.replace('"format": 1', f'"format": 1, "x": {value}'))
+    with pytest.raises(StoreError, match="damaged"):
+        store.load(folder)
+
+
 def test_a_newer_format_says_so(model, tmp_path):
     folder = copy_of(model, tmp_path / "m")
     manifest = json.loads((folder / MANIFEST).read_text())
@@ -202,6 +211,7 @@ def use(folder: Path) -> None:
         tagger = Tagger.load(folder)
         tagger.tag(["red evening gown", "", "blue kettle water"], k=4)
         tagger.rank(["seat oak"], k=200)
+        tagger.partial_fit(["seat oak"], [["a label not seen before"]])
     except (MegalabelError, ValueError):
         pass
 

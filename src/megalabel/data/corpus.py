@@ -32,6 +32,22 @@ def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
     return result
 
 
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> csr_matrix:
+    """A CSR matrix over arrays of a model folder, every position of which is looked at.
+
+    SciPy's own routines read wherever the arrays point, so that those of a damaged model would end
+    the process. (Its full check passes over matrices whose last row pointer is 0.)
+    """
+    matrix = csr_matrix((data, indices, indptr), shape=shape)
+    if (np.diff(indptr) < 0).any():
+        raise ValueError("the row pointers of a sparse matrix must not fall")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
+        raise ValueError(f"a sparse matrix of {shape} holds a column outside its width")
+    return matrix
+
+
 class Corpus:
     """Texts and/or feature vectors, and the labels of each.
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number
-from megalabel.data.corpus import canonical
+from megalabel.data.corpus import canonical, checked_csr
 from megalabel.errors import DataError, ParameterError, ShapeError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class InvertedIndex(Component):
         self.check_fitted()
         if self._dense:
             return self.vectors_
-        return csr_matrix((self.row_weights_, self.row_terms_, self.row_starts_), shape=self.shape)
+        return checked_csr(self.row_weights_, self.row_terms_, self.row_starts_, self.shape)
 
     def search(
         self,
