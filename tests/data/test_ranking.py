@@ -89,3 +89,8 @@ def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
         _native.drop_labels(ids, scores, 2, *cells)
     with pytest.raises(ValueError, match=r"truth|scores"):
         _native.reliability_sums(ids, scores, 2, *cells, 2, 15)
+
+
+def test_a_table_has_a_list_of_names_and_scores_a_text():
+    table = ranking_of([[3, 1], []], k=2).to_arrow()
+    assert table.to_pydict() == {"labels": [["3", "1"], []], "scores": [[1.0, 0.5], []]}

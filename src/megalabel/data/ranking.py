@@ -121,13 +121,13 @@ class Ranking:
     def to_arrow(self) -> pa.Table:
         """A table with a list of label names and a list of scores for each text."""
         present = self.present
-        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int32())
+        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int64())
         names = self.labels.names.take(pa.array(self.ids[present]))
         scores = pa.array(self.scores[present])
         return pa.table(
             {
-                "labels": pa.ListArray.from_arrays(offsets, names),
-                "scores": pa.ListArray.from_arrays(offsets, scores),
+                "labels": pa.LargeListArray.from_arrays(offsets, names),
+                "scores": pa.LargeListArray.from_arrays(offsets, scores),
             }
         )
 
