@@ -344,6 +344,31 @@ def test_a_full_disk_leaves_the_old_model(model, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+def test_where_folders_cannot_be_exchanged(model, tmp_path, monkeypatch):
+    folder = copy_of(model, tmp_path / "m")
+    tagger = store.load(folder)
+
+    def refuse(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr("ctypes.CDLL", refuse)
+    tagger.set_params(seed=7).save(folder)
+    assert store.load(folder).seed == 7
+
+    rename = Path.rename
+
+    def rename_all_but_new(self, target):
+        if ".saving-" in self.name:
+            raise OSError("no more")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_all_but_new)
+    with pytest.raises(OSError, match="no more"):
+        tagger.set_params(seed=8).save(folder)
+    assert store.load(folder).seed == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
 def test_components_without_texts(tmp_path):
     features = Precomputed().fit(np.ones((2, 3), np.float32))
     store.save(features, tmp_path / "f")
