@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from megalabel import _native, get_threads, set_threads
+from megalabel import _native
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ShapeError
 
@@ -57,18 +57,15 @@ def test_without_nothing_is_the_same_ranking():
         ranking.without(csr_matrix(np.ones((2, LABELS))))
 
 
-def test_without_is_the_same_for_any_number_of_threads():
+def test_without_is_the_same_for_any_number_of_threads(threads):
     random = np.random.default_rng(0)
     ids = random.integers(0, 50, (10_000, 5))
     ranking = Ranking(ids, random.random(ids.shape), LabelSet.numbered(50))
     excluded = csr_matrix(random.random((10_000, 50)) < 0.3)
-    before, answers = get_threads(), []
-    try:
-        for threads in (1, 2):
-            set_threads(threads)
-            answers.append(ranking.without(excluded))
-    finally:
-        set_threads(before)
+    answers = []
+    for count in (1, 2):
+        threads(count)
+        answers.append(ranking.without(excluded))
     assert (answers[0].ids == answers[1].ids).all()
     assert (answers[0].scores == answers[1].scores).all()
 
