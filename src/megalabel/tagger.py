@@ -30,7 +30,7 @@ from megalabel.base import (
 )
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.decision import TopK
-from megalabel.errors import DataError
+from megalabel.errors import DataError, ShapeError
 from megalabel.features import Precomputed, Tfidf
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
@@ -48,8 +48,8 @@ class Tagger(Component):
     classifier : Classifier
         Ranks labels for a vector.
     features : Featurizer, optional
-        Makes vectors of texts; `Tfidf()` by default. A corpus that has feature vectors and no
-        texts is used as it is, its rows scaled to unit length.
+        Makes vectors of texts; `Tfidf()` by default. Where a corpus has feature vectors and no
+        texts, `Precomputed()` takes its place: the vectors as they are, scaled to unit length.
     calibration : Calibrator, optional
         Turns scores into probabilities. It learns from training texts that the classifier ranks
         as if it had not seen them.
@@ -133,10 +133,10 @@ class Tagger(Component):
         if not len(corpus.labels):
             raise DataError("the corpus has no labels to learn")
         started = time.perf_counter()
-        if corpus.texts is None:
-            self.features_ = Precomputed()
-        else:
-            self.features_ = clone(self.features) if self.features is not None else Tfidf()
+        features = self.features if self.features is not None else Tfidf()
+        if corpus.texts is None and not isinstance(features, Precomputed):
+            features = Precomputed()
+        self.features_ = clone(features)
         vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
         self.calibration_ = clone(self.calibration)
@@ -162,10 +162,11 @@ class Tagger(Component):
         if self.calibration_ is None:
             return
         random = np.random.default_rng(self.seed)
-        rows = np.sort(random.permutation(len(corpus))[: self.calibration_texts])
+        order = random.permutation(len(corpus))[: self.calibration_texts]
+        rows = np.sort(order)
         ranking = self.classifier_.rank_held_out(vectors, targets, rows, self._calibrated_k)
         if ranking is None:
-            rows = rows[: max(1, min(len(rows), int(len(corpus) * self.holdout)))]
+            rows = np.sort(order[: max(1, int(len(corpus) * self.holdout))])
             rest = np.setdiff1d(np.arange(len(corpus)), rows)
             if len(rest):
                 other = clone(self.classifier).fit(vectors[rest], targets[rest], labels)
@@ -196,6 +197,8 @@ class Tagger(Component):
         """
         if not self.fitted:
             return self.fit(X, y, labels=labels)
+        if labels is None:
+            labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
         vectors = self.features_.transform(corpus)
         self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
@@ -259,15 +262,23 @@ class Tagger(Component):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of texts whose best label is right (P@1)."""
-        return float(
-            self.evaluate(_as_corpus(X, y, None if y is None else self._labels_for(y)))["P@1"]
-        )
+        return float(self.evaluate(_as_corpus(X, y, self._labels_for(y)), k=1)["P@1"])
 
     def _labels_for(self, y: Any) -> LabelSet | None:
-        same = issparse(y) or isinstance(y, np.ndarray)
-        return self.labels if same and y.shape[1] == len(self.labels) else None
+        """What the columns of y mean if it is a matrix: the labels known, in their order."""
+        shape: tuple[int, ...] = getattr(y, "shape", ())
+        if len(shape) != 2:
+            return None
+        if shape[1] == len(self.labels):
+            return self.labels
+        if self.labels == LabelSet.numbered(len(self.labels)):
+            return LabelSet.numbered(shape[1])
+        raise ShapeError(
+            f"y is {shape} but the tagger knows {len(self.labels)} labels: say what its columns "
+            "mean (labels=…)"
+        )
 
-    def evaluate(self, corpus: Corpus, k: Sequence[int] = (1, 3, 5)) -> Evaluation:
+    def evaluate(self, corpus: Corpus, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
         """How good the ranking is on a corpus with known labels."""
         corpus = corpus.aligned(self.labels)
         # cells to be left out are dropped from the ranking, so look as much further as there are
@@ -275,7 +286,7 @@ class Tagger(Component):
             0 if corpus.excluded is None else int(np.diff(corpus.excluded.indptr).max(initial=0))
         )
         return evaluate(
-            self.rank(corpus, max(k) + extra),
+            self.rank(corpus, int(np.max(k)) + extra),
             corpus,
             train_labels=(self.label_counts_, self.n_texts_),
             k=k,
@@ -350,9 +361,7 @@ def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
     if y is None:
         raise DataError("texts need their labels: give a Corpus, or texts and y")
     inputs = _as_inputs(X)
-    if isinstance(inputs, Corpus):
-        return Corpus(inputs.texts, inputs.features, y, labels)
-    return Corpus(inputs, targets=y, labels=labels)
+    return Corpus(inputs.texts, inputs.features, y, labels)
 
 
 def _as_inputs(X: Any) -> Corpus:

@@ -18,6 +18,8 @@ def strings(values: Any) -> pa.LargeStringArray:
     >>> strings(["a", "b"]).to_pylist()
     ['a', 'b']
     """
+    if len(shape := getattr(values, "shape", (0,))) != 1:  # a frame, or an array of columns
+        raise DataError(f"expected a sequence of strings, found a {type(values).__name__} {shape}")
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if isinstance(values, list | tuple):

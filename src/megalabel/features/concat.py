@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.base import Featurizer, instance, number, one_of, sequence_of
+from megalabel.base import Featurizer, clone, instance, number, one_of, sequence_of
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.features.rows import normalised_rows
 
@@ -88,7 +88,7 @@ class Concat(Featurizer):
             raise ParameterError(
                 f"Concat has {len(self.parts)} parts but {len(self.weights)} weights"
             )
-        return [type(part)(**part.get_params(deep=False)) for part in self.parts]
+        return list(clone(self.parts))
 
     def _joined(self, blocks: list[Matrix]) -> Matrix:
         if len({block.shape[0] for block in blocks}) > 1:

@@ -84,9 +84,14 @@ def _exchange(fresh: Path, path: Path) -> None:
             return
     except (AttributeError, OSError):
         pass
-    aside = fresh.with_name(fresh.name + "-old")
+    # by a name that no later save clears away: should this be killed, it is the only model
+    aside = path.with_name(f".{path.name}.replaced-{secrets.token_hex(4)}")
     path.rename(aside)
-    fresh.rename(path)
+    try:
+        fresh.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
     aside.rename(fresh)
 
 
