@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix, identity
 
+from megalabel import systems
 from megalabel.calibration import Isotonic
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, ShapeError
-from megalabel.features import Precomputed
+from megalabel.features import Precomputed, Tfidf
 from megalabel.linear import Prior
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
@@ -116,3 +117,36 @@ def test_fewer_labels_than_are_calibrated():
     fitted = tagger(calibration=Isotonic(k=5)).fit(TEXTS, [["only"]] * 12)
     assert fitted.rank(TEXTS, k=3).ids.shape == (12, 1)
     assert fitted.evaluate(Corpus(TEXTS, targets=[["only"]] * 12), k=3)["R@3"] == 1
+
+
+def test_predict_answers_with_what_is_likely(corpus):
+    tagger = systems.create("knn").fit(corpus)
+    predicted = tagger.predict(["red evening gown", ""])
+    assert 1 <= predicted[0].nnz <= 3
+    assert predicted[1].nnz >= 1
+    uncalibrated = systems.create("knn", calibration=None).fit(corpus)
+    assert uncalibrated.predict(["red evening gown"]).nnz == 2  # as many as texts have
+
+
+def test_a_corpus_of_other_labels_is_not_measured(corpus):
+    tagger = systems.create("knn").fit(corpus)
+    with pytest.raises(DataError, match="none of the corpus's labels"):
+        tagger.evaluate(["a text"], [["another label"]])
+    with pytest.raises(DataError, match="no labels to be measured"):
+        tagger.evaluate(Corpus(["a text"]))
+
+
+def test_new_texts_of_unknown_words_are_said(corpus, caplog):
+    tagger = systems.create("knn").fit(corpus)
+    tagger.partial_fit(["zzyzx"], [["strange"]])
+    assert "1 of 1 new texts hold no word known" in caplog.text
+
+
+def test_features_in_a_supervised_pipeline(corpus):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    y = corpus.targets.toarray()[:, :3]
+    made = make_pipeline(Tfidf(), OneVsRestClassifier(LogisticRegression()))
+    assert made.fit(corpus.texts.to_pylist(), y).predict(["evening gown"]).shape == (1, 3)

@@ -131,7 +131,10 @@ class Tagger(Component):
         if not len(corpus):
             raise DataError("there is no text to learn from")
         if not len(corpus.labels):
-            raise DataError("the corpus has no labels to learn")
+            raise DataError(
+                "the corpus has no labels to learn: expected a field `labels` with names, or "
+                "`target_ind` with numbers"
+            )
         started = time.perf_counter()
         features = self.features if self.features is not None else Tfidf()
         if corpus.texts is None and not isinstance(features, Precomputed):
@@ -173,14 +176,18 @@ class Tagger(Component):
                 ranking = other.rank(vectors[rows], self._calibrated_k)
             else:
                 ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
+        # measured on the texts that one half of them does not calibrate
+        half = np.arange(len(rows)) % 2 == 0
+        if len(rows) > 1:
+            self.calibration_.fit(ranking[half], targets[rows[half]])
+            held_out = evaluate(
+                self.calibration_.apply(ranking[~half]),
+                targets[rows[~half]],
+                train_labels=(corpus.label_counts, len(corpus)),
+                probabilities=True,
+            )
+            self.metrics_ = held_out.to_dict()
         self.calibration_.fit(ranking, targets[rows])
-        held_out = evaluate(
-            self.calibration_.apply(ranking),
-            targets[rows],
-            train_labels=(corpus.label_counts, len(corpus)),
-            probabilities=True,
-        )
-        self.metrics_ = held_out.to_dict()
 
     @property
     def _calibrated_k(self) -> int:
@@ -201,6 +208,14 @@ class Tagger(Component):
             labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
         vectors = self.features_.transform(corpus)
+        bare = int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
+        if bare:
+            log.warning(
+                "%d of %d new texts hold no word known from training and cannot be found again; "
+                "features with hashing have no such limit",
+                bare,
+                len(corpus),
+            )
         self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
         counts = corpus.label_counts
         counts[: len(self.label_counts_)] += self.label_counts_
@@ -250,8 +265,18 @@ class Tagger(Component):
         return self.decision_.apply(self.rank(X, self.decision_.shortlist(k)), k)
 
     def predict(self, X: Any) -> csr_matrix:
-        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect."""
-        decided = self.decide(X).to_csr()
+        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect.
+
+        Without a decision rule of its own, a calibrated tagger answers with the labels that are
+        more likely than not, and the best one at least; otherwise with as many labels as training
+        texts have on average.
+        """
+        usual = max(1, round(float(self.label_counts_.sum()) / max(1, self.n_texts_)))
+        if self.decision is None and self.calibration_ is not None:
+            rule = TopK(threshold=0.5, at_least=1)
+            decided = rule.apply(self.rank(X, 4 * usual + 10), 4 * usual + 10).to_csr()
+        else:
+            decided = self.decide(X, usual).to_csr()
         return csr_matrix(
             (np.ones(decided.nnz, np.int8), decided.indices, decided.indptr), shape=decided.shape
         )
@@ -262,7 +287,7 @@ class Tagger(Component):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of texts whose best label is right (P@1)."""
-        return float(self.evaluate(_as_corpus(X, y, self._labels_for(y)), k=1)["P@1"])
+        return float(self.evaluate(X, y, k=1)["P@1"])
 
     def _labels_for(self, y: Any) -> LabelSet | None:
         """What the columns of y mean if it is a matrix: the labels known, in their order."""
@@ -278,9 +303,16 @@ class Tagger(Component):
             "mean (labels=…)"
         )
 
-    def evaluate(self, corpus: Corpus, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
-        """How good the ranking is on a corpus with known labels."""
-        corpus = corpus.aligned(self.labels)
+    def evaluate(self, X: Any, y: Any = None, *, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
+        """How good the ranking is on a corpus, or on texts X with their labels y."""
+        known = self.labels
+        corpus = _as_corpus(X, y, self._labels_for(y)).aligned(known)
+        if not corpus.targets.nnz:
+            raise DataError("the corpus has no labels to be measured against")
+        if corpus.targets.indices.min() >= len(known):
+            raise DataError(
+                f"none of the corpus's labels is among the {len(known)} that the tagger knows"
+            )
         # cells to be left out are dropped from the ranking, so look as much further as there are
         extra = (
             0 if corpus.excluded is None else int(np.diff(corpus.excluded.indptr).max(initial=0))
@@ -359,7 +391,10 @@ def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
             raise DataError("a Corpus brings its labels: give either a Corpus, or texts and y")
         return X
     if y is None:
-        raise DataError("texts need their labels: give a Corpus, or texts and y")
+        raise DataError(
+            "texts need their labels: give a Corpus (megalabel.read makes one of files and data "
+            "frames), or texts and y"
+        )
     inputs = _as_inputs(X)
     return Corpus(inputs.texts, inputs.features, y, labels)
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from megalabel.data import Corpus, Ranking
-from megalabel.errors import ShapeError
+from megalabel.errors import DataError, ShapeError
 
 
 def test_rows_of_a_corpus():
@@ -36,3 +36,33 @@ def test_excluded_cells_are_checked():
     corpus = Corpus(["a"], targets=[["x"]], excluded=[[1]])
     ranking = Ranking([[0]], [[1.0]], corpus.labels)
     assert ranking.without(corpus.excluded).ids.tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([[3], [9]], "found 3"),
+        ([["x"], [None]], "text 1, found None"),
+        ([["x"], [""]], "text 1, found ''"),
+        ([{"x": 1}, ["y"]], "text 0"),
+        ("xy", "text 0"),
+        ([1, 2], "text 0"),
+    ],
+)
+def test_labels_that_are_no_names_are_refused(targets, message):
+    with pytest.raises(DataError, match=message):
+        Corpus(["a", "b"], targets=targets)
+
+
+def test_a_frame_names_its_labels():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[1, 0], [0, 1]], columns=["dress", "jeans"])
+    corpus = Corpus(["a", "b"], targets=frame)
+    assert corpus.labels.ids.to_pylist() == ["dress", "jeans"]
+    assert Corpus(["a", "b"], targets=[[1, 0], [0, 1]], labels=["x", "y"]).labels.name(1) == "y"
+
+
+@pytest.mark.parametrize("texts", ["one text", b"bytes", {"title": "red"}])
+def test_one_text_is_not_several(texts):
+    with pytest.raises(DataError, match="several strings"):
+        Corpus(texts)

@@ -24,7 +24,7 @@ def info(
     if store.is_model(path):
         _model_info(path, verify, as_json)
         return
-    parts = data.splits_of(path) if path.is_dir() else []
+    parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:
         statistics = data.statistics(models.read(path, part, skip_bad))

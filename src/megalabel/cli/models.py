@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import sys
 import time
@@ -11,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.markup import escape
 
@@ -97,7 +97,7 @@ def evaluate(
     tagger = Tagger.load(model)
     corpus = read(folder, part, skip_bad)
     started = time.perf_counter()
-    result = tagger.evaluate(corpus, cutoffs(k))
+    result = tagger.evaluate(corpus, k=cutoffs(k))
     seconds = time.perf_counter() - started
     if as_json:
         more = {"labels": len(tagger.labels), "seconds": round(seconds, 3)}
@@ -156,7 +156,8 @@ def _texts(given: list[str] | None, file: Path | None) -> Iterator[str]:
     if file is None and sys.stdin.isatty():
         output.note("one text a line; end with Ctrl-D")
     name = "stdin" if file is None else file
-    with sys.stdin.buffer if file is None else pa.input_stream(file, "detect") as lines:
+    opened = gzip.open if file is not None and file.suffix == ".gz" else open
+    with sys.stdin.buffer if file is None else opened(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 text = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").decode()

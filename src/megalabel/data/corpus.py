@@ -71,7 +71,7 @@ class Corpus:
         Vectors made elsewhere. At least one of `texts` and `features` is needed.
     targets : CSR matrix (n, labels), indicator array, or list of lists of label names, optional
         The labels of each text; values are relevances. None: a corpus without labels.
-    labels : LabelSet, optional
+    labels : LabelSet or sequence of str, optional
         What the columns of `targets` mean. With names in `targets` and no `labels`, the label
         set is the sorted names that occur.
     ids : sequence of str, optional
@@ -93,7 +93,7 @@ class Corpus:
         texts: Sequence[str] | pa.Array | None = None,
         features: csr_matrix | np.ndarray | None = None,
         targets: Any = None,
-        labels: LabelSet | None = None,
+        labels: LabelSet | Sequence[str] | None = None,
         *,
         ids: Sequence[str] | pa.Array | None = None,
         excluded: csr_matrix | None = None,
@@ -107,12 +107,17 @@ class Corpus:
         self.features = features
         self.ids = None if ids is None else strings(ids)
         n = len(self)
+        if labels is not None and not isinstance(labels, LabelSet):
+            labels = LabelSet(labels)
+        elif labels is None and hasattr(targets, "columns") and hasattr(targets, "to_numpy"):
+            labels = LabelSet([str(name) for name in targets.columns])  # a data frame names them
+            targets = targets.to_numpy()
         if targets is None:
             labels = LabelSet([]) if labels is None else labels
             targets = csr_matrix((n, len(labels)), dtype=np.float32)
         else:
             targets = _listed(targets)
-            if isinstance(targets, list | tuple) and not _is_numeric(targets):
+            if isinstance(targets, list | tuple) and not _is_indicator(targets):
                 targets, labels = _targets_from_names(targets, labels)
         self.targets = canonical(targets, "targets")
         self.labels = LabelSet.numbered(self.targets.shape[1]) if labels is None else labels
@@ -215,14 +220,14 @@ def _listed(targets: Any) -> Any:
     return targets
 
 
-def _is_numeric(rows: Sequence[Any]) -> bool:
-    """Whether a list is an indicator matrix rather than a list of names."""
+def _is_indicator(rows: Sequence[Any]) -> bool:
+    """Whether a list of lists is a matrix of zeros and ones rather than a list of names."""
     return (
         len(rows) > 0
         and all(
             isinstance(row, Iterable)
             and not isinstance(row, str)
-            and all(isinstance(v, int | float | np.number) for v in row)
+            and all(isinstance(v, int | float | np.number) and v in (0, 1) for v in row)
             for row in rows
         )
         and len({len(row) for row in rows}) == 1
@@ -234,10 +239,16 @@ def _targets_from_names(
     rows: Sequence[Sequence[str]], labels: LabelSet | None
 ) -> tuple[csr_matrix, LabelSet]:
     for i, row in enumerate(rows):
-        if isinstance(row, str) or not isinstance(row, Iterable):
+        if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
             found = f"the string {row!r}" if isinstance(row, str) else repr(row)
             raise DataError(f"expected a list of label names for text {i}, found {found}")
-    flat = [str(name) for row in rows for name in row]
+        for name in row:
+            if not isinstance(name, str) or not name:
+                raise DataError(
+                    f"expected label names for text {i}, found {name!r}; labels are named by "
+                    "strings, or given as a matrix of zeros and ones"
+                )
+    flat = [name for row in rows for name in row]
     if labels is None:
         labels = LabelSet(sorted(set(flat)))
     columns = labels.indices(flat)

@@ -50,7 +50,7 @@ class Concat(Featurizer):
         self.parts = parts
         self.weights = weights
 
-    def fit(self, inputs: Any) -> Self:
+    def fit(self, inputs: Any, y: Any = None) -> Self:
         """Fit a copy of each part."""
         self.restore({"parts_": [part.fit(inputs) for part in self._fresh_parts()]})
         return self
@@ -60,7 +60,7 @@ class Concat(Featurizer):
         self.check_fitted()
         return self._joined([part.transform(inputs) for part in self.parts_])
 
-    def fit_transform(self, inputs: Any) -> Matrix:
+    def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
         """`fit` and `transform` in one."""
         parts = self._fresh_parts()
         blocks = [part.fit_transform(inputs) for part in parts]

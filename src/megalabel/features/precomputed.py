@@ -39,7 +39,7 @@ class Precomputed(Featurizer):
     def __init__(self, *, norm: str | None = "l2") -> None:
         self.norm = norm
 
-    def fit(self, inputs: Any) -> Self:
+    def fit(self, inputs: Any, y: Any = None) -> Self:
         """Learn the number of columns of a corpus's features, or of a matrix."""
         self.check_parameters()
         self.n_features_ = int(_features(inputs).shape[1])

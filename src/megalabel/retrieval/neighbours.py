@@ -95,6 +95,10 @@ class NearestNeighbours(Classifier):
         """Index the rows of X and keep their labels."""
         self.check_parameters()
         X, Y = self._features(X), check_targets(X, Y)
+        if self.similarity == "cosine" and issparse(X):
+            sparse = csr_matrix(X)
+            if sparse.nnz > X.shape[0] * X.shape[1] / 3:  # an index gains nothing on such rows
+                X = sparse.toarray()
         self.prior_ = Prior().fit(X, Y, labels)
         self._index(X)
         self._keep(Y)

@@ -21,6 +21,7 @@ from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
     MANIFEST,
+    check_target,
     checksum,
     map_array,
     open_regular,
@@ -29,7 +30,7 @@ from megalabel.store.folder import (
     write_file,
 )
 
-__all__ = ["about", "is_model", "load", "save", "verify"]
+__all__ = ["about", "check_target", "is_model", "load", "save", "verify"]
 
 FORMAT = 1
 _MANIFEST_LIMIT = 64 << 20
@@ -117,7 +118,8 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
         learned = manifest["learned"]
         name = part if part in learned else f"{part}_"
         if name not in learned:
-            raise StoreError(f"{folder} has no part {part!r}; it has {', '.join(learned)}")
+            parts = ", ".join(name.removesuffix("_") for name in learned)
+            raise StoreError(f"{folder} has no part {part!r}; it has {parts}")
         return decoder.value(learned[name])
     except StoreError:
         raise
