@@ -117,7 +117,7 @@ class Corpus:
             targets = csr_matrix((n, len(labels)), dtype=np.float32)
         else:
             targets = _listed(targets)
-            if isinstance(targets, list | tuple) and not _is_indicator(targets):
+            if isinstance(targets, list | tuple | str) and not _is_indicator(targets):
                 targets, labels = _targets_from_names(targets, labels)
         self.targets = canonical(targets, "targets")
         self.labels = LabelSet.numbered(self.targets.shape[1]) if labels is None else labels
