@@ -272,7 +272,7 @@ inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> analyse(c
 inline std::vector<std::uint8_t> unstable_texts(const Strings& texts) {
     const std::uint8_t* known = unicode::properties();
     std::vector<std::uint8_t> unstable(texts.size());
-    std::size_t grain = rows_a_piece(texts.size(), texts.data.size());
+    std::size_t grain = rows_a_piece(texts.size(), texts.bytes());
     parallel_for(texts.size(), grain, [&](std::size_t first, std::size_t last) {
         for (std::size_t i = first; i < last; ++i) {
             auto text = texts[i];

@@ -507,6 +507,28 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "k"_a);
     m.def(
+        "drop_labels",
+        [](In2<std::int32_t> ids, In2<float> scores, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive) {
+            auto kept = without_gil([&] {
+                return megalabel::drop_labels(ranked(ids, labels), {scores.data(), scores.size()},
+                                              {span(indptr), span(indices), span(positive)});
+            });
+            return to_numpy(std::move(kept), ids.shape(0), ids.shape(1));
+        },
+        "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a);
+    m.def(
+        "reliability_sums",
+        [](In2<std::int32_t> ids, In2<float> scores, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, std::size_t k, std::size_t bins) {
+            return to_numpy(without_gil([&] {
+                return megalabel::reliability_sums(
+                    ranked(ids, labels), {scores.data(), scores.size()},
+                    {span(indptr), span(indices), span(positive)}, k, bins);
+            }));
+        },
+        "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "k"_a, "bins"_a);
+    m.def(
         "ranking_sums",
         [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
            In<std::int32_t> indices, In<std::uint8_t> positive, In<std::int64_t> cutoffs,

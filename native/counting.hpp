@@ -89,14 +89,14 @@ inline std::uint64_t cell(std::uint64_t column, std::uint64_t count) {
 }
 
 inline std::size_t piece_count(const Strings& texts) {
-    std::size_t rows = rows_a_piece(texts.size(), texts.data.size());
+    std::size_t rows = rows_a_piece(texts.size(), texts.bytes());
     return (texts.size() + rows - 1) / rows;
 }
 
 // Calls body(piece, begin, end) in parallel for the rows of each piece.
 template <class Body>
 void each_piece(const Strings& texts, Body&& body) {
-    std::size_t rows = rows_a_piece(texts.size(), texts.data.size());
+    std::size_t rows = rows_a_piece(texts.size(), texts.bytes());
     parallel_for(piece_count(texts), 1, [&](std::size_t first, std::size_t last) {
         for (std::size_t piece = first; piece < last; ++piece)
             body(piece, piece * rows, std::min(texts.size(), (piece + 1) * rows));

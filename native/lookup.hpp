@@ -19,6 +19,14 @@ struct Strings {
 
     std::size_t size() const { return offsets.empty() ? 0 : offsets.size() - 1; }
 
+    // How long they are in all: of a slice, far less than its data.
+    std::size_t bytes() const {
+        if (offsets.empty() || offsets.back() <= offsets.front()) return 0;
+        auto length = static_cast<std::uint64_t>(offsets.back()) -
+                      static_cast<std::uint64_t>(offsets.front());
+        return std::min<std::size_t>(length, data.size());
+    }
+
     std::span<const std::uint8_t> operator[](std::size_t i) const {
         std::int64_t begin = offsets[i], end = offsets[i + 1];
         if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > data.size())

@@ -1,6 +1,7 @@
 // Rankings against the truth: which of the ranked labels are right, and the sums that
-// instance-wise metrics are made of. Sums are taken over fixed blocks of rows that are added in
-// order, so they do not depend on the number of threads. Thread-safe: no state is kept.
+// instance-wise metrics and reliability are made of. Sums are taken over fixed blocks of rows that
+// are added in order, so they do not depend on the number of threads. Thread-safe: no state is
+// kept.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "parallel.hpp"
+#include "ranked.hpp"
 
 namespace megalabel {
 
@@ -96,6 +98,14 @@ void for_each_row(const Truth& truth, Body&& body) {
                  });
 }
 
+// The sums of all blocks, in order, from `size` sums of each.
+inline std::vector<double> add_blocks(std::span<const double> partial, std::size_t size) {
+    std::vector<double> total(size);
+    for (std::size_t i = 0; i < partial.size(); i += size)
+        for (std::size_t j = 0; j < size; ++j) total[j] += partial[i + j];
+    return total;
+}
+
 // Whether each of the first k ranked labels of each row is right: 1 or 0, (rows, k).
 inline std::vector<std::uint8_t> ranking_hits(const RankedView& ranked, const Truth& truth,
                                               std::size_t k) {
@@ -109,6 +119,58 @@ inline std::vector<std::uint8_t> ranking_hits(const RankedView& ranked, const Tr
         }
     });
     return hits;
+}
+
+// The ranking without the labels that `dropped` holds; those behind them move up.
+inline Ranked drop_labels(const RankedView& ranked, std::span<const float> scores,
+                          const Truth& dropped) {
+    dropped.check(ranked.rows);
+    if (scores.size() != ranked.ids.size())
+        throw std::invalid_argument("ids and scores differ in size");
+    Ranked out(ranked.rows, ranked.width, static_cast<std::size_t>(ranked.labels));
+    for_each_row(dropped, [&](std::size_t, std::size_t row, const RowLabels& labels) {
+        std::size_t place = row * ranked.width;
+        const std::size_t begin = place, end = begin + ranked.width;
+        for (std::size_t j = begin; j < end; ++j) {
+            if (labels.holds(ranked.ids[j])) continue;
+            out.ids[place] = ranked.ids[j];
+            out.scores[place++] = scores[j];
+        }
+    });
+    return out;
+}
+
+// The (confidence, hit) pairs of the first k ranked labels, by rank and by bins of equal width on
+// [0, 1]: how many there are, their confidences and their hits, (k, bins, 3). A bin holds its lower
+// end, the last one 1 too.
+inline std::vector<double> reliability_sums(const RankedView& ranked, std::span<const float> scores,
+                                            const Truth& truth, std::size_t k, std::size_t bins) {
+    truth.check(ranked.rows);
+    if (scores.size() != ranked.ids.size())
+        throw std::invalid_argument("ids and scores differ in size");
+    if (k > ranked.width) throw std::invalid_argument("k is larger than the ranking's width");
+    if (bins == 0) throw std::invalid_argument("there must be a bin");
+    // the three sums of a cell side by side: they are one line of memory
+    const std::size_t size = 3 * k * bins;
+    const auto scale = static_cast<double>(bins);
+    std::vector<double> partial((ranked.rows + metric_block - 1) / metric_block * size);
+    for_each_row(truth, [&](std::size_t block, std::size_t row, const RowLabels& labels) {
+        const std::int32_t* ids = ranked.ids.data() + row * ranked.width;
+        const float* confidences = scores.data() + row * ranked.width;
+        double* cells = partial.data() + block * size;
+        for (std::size_t j = 0; j < k; ++j, cells += 3 * bins) {
+            if (ids[j] < 0 || ids[j] >= ranked.labels) continue;
+            const double confidence = confidences[j];
+            if (!(confidence >= 0 && confidence <= 1))
+                throw std::invalid_argument("a score is not a probability");
+            const auto bin = static_cast<std::size_t>(confidence * scale);
+            double* sums = cells + 3 * std::min(bin, bins - 1);
+            sums[0] += 1;
+            sums[1] += confidence;
+            if (labels.holds(ids[j])) sums[2] += 1;
+        }
+    });
+    return add_blocks(partial, size);
 }
 
 // What ranking_sums gives for each cutoff, summed over rows.
@@ -141,8 +203,7 @@ inline std::vector<double> ranking_sums(const RankedView& ranked, const Truth& t
     }
 
     const std::size_t size = sum_kinds * cutoffs.size();
-    const std::size_t blocks = (ranked.rows + metric_block - 1) / metric_block;
-    std::vector<double> partial(blocks * size);
+    std::vector<double> partial((ranked.rows + metric_block - 1) / metric_block * size);
     for_each_row(truth, [&](std::size_t block, std::size_t row, const RowLabels& labels) {
         const std::size_t count = labels.labels().size();
         if (count == 0) return;
@@ -182,10 +243,7 @@ inline std::vector<double> ranking_sums(const RankedView& ranked, const Truth& t
             add(Sum::weighted_best, c, attainable);
         }
     });
-    std::vector<double> total(size);
-    for (std::size_t block = 0; block < blocks; ++block)
-        for (std::size_t i = 0; i < size; ++i) total[i] += partial[block * size + i];
-    return total;
+    return add_blocks(partial, size);
 }
 
 }  // namespace megalabel

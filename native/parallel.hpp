@@ -3,8 +3,9 @@
 // parallel_for(n, grain, body) calls body(begin, end) on pieces of [0, n), dynamically scheduled.
 // The calling thread works too, and between its pieces it lets Python handle signals, so Ctrl-C
 // stops a loop within one piece. The first exception thrown by any piece cancels the rest and is
-// rethrown to the caller. A forked child starts with a fresh pool. Thread-safe; calls made from
-// inside a body run inline, in the same pieces.
+// rethrown to the caller. A forked child starts with a fresh pool; a loop that was going on cannot
+// go on there, as its helpers are gone, and throws. Thread-safe; calls made from inside a body run
+// inline, in the same pieces.
 #pragma once
 
 #include <pthread.h>
@@ -80,6 +81,7 @@ class ThreadPool {
     static void forget() {
         new (&instance_mutex_) std::mutex;
         instance_ = nullptr;
+        ++forks_;
         inside_body() = false;
         signal_thread = pthread_self();  // the thread that forked is Python's main thread now
     }
@@ -132,14 +134,22 @@ class ThreadPool {
         }
         wake_.notify_all();
         const bool signals = pthread_equal(pthread_self(), signal_thread);
+        const int forks = forks_;
         constexpr auto patience = std::chrono::milliseconds(50);
         auto handle_signals = [&] {
             if (!signals) return;
+            std::exception_ptr error;
             try {
                 check_signals();
             } catch (...) {
-                job->fail(std::current_exception());
+                error = std::current_exception();
             }
+            // A signal handler may fork. In the child the helpers' pieces are lost, and any lock
+            // may be held by a thread that is no more: leave without touching one.
+            if (forks != forks_ && !error)
+                throw std::runtime_error("a native loop cannot go on in a forked process");
+            if (forks != forks_) std::rethrow_exception(std::move(error));
+            if (error) job->fail(std::move(error));
         };
         inside_body() = true;
         auto checked = std::chrono::steady_clock::now();
@@ -172,6 +182,7 @@ class ThreadPool {
     // Never destroyed: at exit its workers still wait on it.
     static inline ThreadPool* instance_ = nullptr;
     static inline std::mutex instance_mutex_;
+    static inline int forks_ = 0;  // between this process and the one that loaded the library
 
     // Starts workers until there are enough. Where the system refuses more threads, those that are
     // there do: the calling thread alone can finish any job.

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import megalabel
 from megalabel.data import Corpus
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# that an example took long says that the machine is busy, not that anything is wrong
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

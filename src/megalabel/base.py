@@ -155,9 +155,9 @@ class Component:
         for key, value in params.items():
             name, _, inner = key.partition("__")
             if name not in names:
-                raise ParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(names)}"
-                )
+                inside = [k for k in self.get_params() if k.endswith(f"__{name}")]
+                hint = f"did you mean {inside[0]}?" if inside else f"it has {', '.join(names)}"
+                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}; {hint}")
             if not inner:
                 setattr(self, name, value)
             elif isinstance(part := getattr(self, name), Component):
@@ -227,14 +227,14 @@ class Featurizer(Component, ABC):
     """Text to vectors. Inputs are a Corpus, or texts, or (for some) a feature matrix."""
 
     @abstractmethod
-    def fit(self, inputs: Any) -> Self:
-        """Learn what is needed to turn inputs into vectors."""
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Learn what is needed to turn inputs into vectors; y is not looked at."""
 
     @abstractmethod
     def transform(self, inputs: Any) -> Matrix:
         """One row of float32 a text: a CSR matrix or a dense array."""
 
-    def fit_transform(self, inputs: Any) -> Matrix:
+    def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
         """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
         return self.fit(inputs).transform(inputs)
 
@@ -242,6 +242,16 @@ class Featurizer(Component, ABC):
     @abstractmethod
     def n_features(self) -> int:
         """The number of columns that transform gives."""
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(string=True, sparse=True),
+        )
 
 
 class Classifier(Component, ABC):

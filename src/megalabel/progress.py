@@ -8,21 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+PATIENCE = 2.0  # seconds that a job may take before a bar is worth showing
+
 
 class Progress:
-    """A bar that appears only once a job has run for two seconds."""
+    """A bar that appears once a job has run for two seconds, if anyone is `watching`."""
 
-    PATIENCE = 2.0
-
-    def __init__(self, description: str, total: int) -> None:
+    def __init__(self, description: str, total: int, watching: bool) -> None:
         self.description, self.total, self.done = description, total, 0
+        self._watching = watching
         self._started = time.monotonic()
         self._bar: Any = None
+        self._task: Any = None
 
     def advance(self, steps: int = 1) -> None:
         """Say that so many more of the total are done."""
         self.done += steps
-        if self._bar is None and time.monotonic() - self._started > self.PATIENCE:
+        if not self._watching:
+            return
+        if self._bar is None and time.monotonic() - self._started > PATIENCE:
             self._bar = _bar()
             self._task = self._bar.add_task(self.description, total=self.total)
             self._bar.start()
@@ -55,9 +59,8 @@ def progress(description: str, total: int) -> Iterator[Progress]:
     ...     for _ in range(3):
     ...         bar.advance()
     """
-    bar = Progress(description, total)
-    if not sys.stderr.isatty():
-        bar.PATIENCE = float("inf")
+    # a process without a console has no stderr at all
+    bar = Progress(description, total, watching=sys.stderr is not None and sys.stderr.isatty())
     try:
         yield bar
     finally:

@@ -30,7 +30,7 @@ from megalabel.base import (
 )
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.decision import TopK
-from megalabel.errors import DataError
+from megalabel.errors import DataError, ShapeError
 from megalabel.features import Precomputed, Tfidf
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
@@ -48,8 +48,8 @@ class Tagger(Component):
     classifier : Classifier
         Ranks labels for a vector.
     features : Featurizer, optional
-        Makes vectors of texts; `Tfidf()` by default. A corpus that has feature vectors and no
-        texts is used as it is, its rows scaled to unit length.
+        Makes vectors of texts; `Tfidf()` by default. Where a corpus has feature vectors and no
+        texts, `Precomputed()` takes its place: the vectors as they are, scaled to unit length.
     calibration : Calibrator, optional
         Turns scores into probabilities. It learns from training texts that the classifier ranks
         as if it had not seen them.
@@ -131,12 +131,15 @@ class Tagger(Component):
         if not len(corpus):
             raise DataError("there is no text to learn from")
         if not len(corpus.labels):
-            raise DataError("the corpus has no labels to learn")
+            raise DataError(
+                "the corpus has no labels to learn: expected a field `labels` with names, or "
+                "`target_ind` with numbers"
+            )
         started = time.perf_counter()
-        if corpus.texts is None:
-            self.features_ = Precomputed()
-        else:
-            self.features_ = clone(self.features) if self.features is not None else Tfidf()
+        features = self.features if self.features is not None else Tfidf()
+        if corpus.texts is None and not isinstance(features, Precomputed):
+            features = Precomputed()
+        self.features_ = clone(features)
         vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
         self.calibration_ = clone(self.calibration)
@@ -162,24 +165,29 @@ class Tagger(Component):
         if self.calibration_ is None:
             return
         random = np.random.default_rng(self.seed)
-        rows = np.sort(random.permutation(len(corpus))[: self.calibration_texts])
+        order = random.permutation(len(corpus))[: self.calibration_texts]
+        rows = np.sort(order)
         ranking = self.classifier_.rank_held_out(vectors, targets, rows, self._calibrated_k)
         if ranking is None:
-            rows = rows[: max(1, min(len(rows), int(len(corpus) * self.holdout)))]
+            rows = np.sort(order[: max(1, int(len(corpus) * self.holdout))])
             rest = np.setdiff1d(np.arange(len(corpus)), rows)
             if len(rest):
                 other = clone(self.classifier).fit(vectors[rest], targets[rest], labels)
                 ranking = other.rank(vectors[rows], self._calibrated_k)
             else:
                 ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
+        # measured on the texts that one half of them does not calibrate
+        half = np.arange(len(rows)) % 2 == 0
+        if len(rows) > 1:
+            self.calibration_.fit(ranking[half], targets[rows[half]])
+            held_out = evaluate(
+                self.calibration_.apply(ranking[~half]),
+                targets[rows[~half]],
+                train_labels=(corpus.label_counts, len(corpus)),
+                probabilities=True,
+            )
+            self.metrics_ = held_out.to_dict()
         self.calibration_.fit(ranking, targets[rows])
-        held_out = evaluate(
-            self.calibration_.apply(ranking),
-            targets[rows],
-            train_labels=(corpus.label_counts, len(corpus)),
-            probabilities=True,
-        )
-        self.metrics_ = held_out.to_dict()
 
     @property
     def _calibrated_k(self) -> int:
@@ -196,8 +204,18 @@ class Tagger(Component):
         """
         if not self.fitted:
             return self.fit(X, y, labels=labels)
+        if labels is None:
+            labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
         vectors = self.features_.transform(corpus)
+        bare = int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
+        if bare:
+            log.warning(
+                "%d of %d new texts hold no word known from training and cannot be found again; "
+                "features with hashing have no such limit",
+                bare,
+                len(corpus),
+            )
         self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
         counts = corpus.label_counts
         counts[: len(self.label_counts_)] += self.label_counts_
@@ -247,8 +265,18 @@ class Tagger(Component):
         return self.decision_.apply(self.rank(X, self.decision_.shortlist(k)), k)
 
     def predict(self, X: Any) -> csr_matrix:
-        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect."""
-        decided = self.decide(X).to_csr()
+        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect.
+
+        Without a decision rule of its own, a calibrated tagger answers with the labels that are
+        more likely than not, and the best one at least; otherwise with as many labels as training
+        texts have on average.
+        """
+        usual = max(1, round(float(self.label_counts_.sum()) / max(1, self.n_texts_)))
+        if self.decision is None and self.calibration_ is not None:
+            rule = TopK(threshold=0.5, at_least=1)
+            decided = rule.apply(self.rank(X, 4 * usual + 10), 4 * usual + 10).to_csr()
+        else:
+            decided = self.decide(X, usual).to_csr()
         return csr_matrix(
             (np.ones(decided.nnz, np.int8), decided.indices, decided.indptr), shape=decided.shape
         )
@@ -259,23 +287,38 @@ class Tagger(Component):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of texts whose best label is right (P@1)."""
-        return float(
-            self.evaluate(_as_corpus(X, y, None if y is None else self._labels_for(y)))["P@1"]
-        )
+        return float(self.evaluate(X, y, k=1)["P@1"])
 
     def _labels_for(self, y: Any) -> LabelSet | None:
-        same = issparse(y) or isinstance(y, np.ndarray)
-        return self.labels if same and y.shape[1] == len(self.labels) else None
+        """What the columns of y mean if it is a matrix: the labels known, in their order."""
+        shape: tuple[int, ...] = getattr(y, "shape", ())
+        if len(shape) != 2:
+            return None
+        if shape[1] == len(self.labels):
+            return self.labels
+        if self.labels == LabelSet.numbered(len(self.labels)):
+            return LabelSet.numbered(shape[1])
+        raise ShapeError(
+            f"y is {shape} but the tagger knows {len(self.labels)} labels: say what its columns "
+            "mean (labels=…)"
+        )
 
-    def evaluate(self, corpus: Corpus, k: Sequence[int] = (1, 3, 5)) -> Evaluation:
-        """How good the ranking is on a corpus with known labels."""
-        corpus = corpus.aligned(self.labels)
+    def evaluate(self, X: Any, y: Any = None, *, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
+        """How good the ranking is on a corpus, or on texts X with their labels y."""
+        known = self.labels
+        corpus = _as_corpus(X, y, self._labels_for(y)).aligned(known)
+        if not corpus.targets.nnz:
+            raise DataError("the corpus has no labels to be measured against")
+        if corpus.targets.indices.min() >= len(known):
+            raise DataError(
+                f"none of the corpus's labels is among the {len(known)} that the tagger knows"
+            )
         # cells to be left out are dropped from the ranking, so look as much further as there are
         extra = (
             0 if corpus.excluded is None else int(np.diff(corpus.excluded.indptr).max(initial=0))
         )
         return evaluate(
-            self.rank(corpus, max(k) + extra),
+            self.rank(corpus, int(np.max(k)) + extra),
             corpus,
             train_labels=(self.label_counts_, self.n_texts_),
             k=k,
@@ -348,11 +391,12 @@ def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
             raise DataError("a Corpus brings its labels: give either a Corpus, or texts and y")
         return X
     if y is None:
-        raise DataError("texts need their labels: give a Corpus, or texts and y")
+        raise DataError(
+            "texts need their labels: give a Corpus (megalabel.read makes one of files and data "
+            "frames), or texts and y"
+        )
     inputs = _as_inputs(X)
-    if isinstance(inputs, Corpus):
-        return Corpus(inputs.texts, inputs.features, y, labels)
-    return Corpus(inputs, targets=y, labels=labels)
+    return Corpus(inputs.texts, inputs.features, y, labels)
 
 
 def _as_inputs(X: Any) -> Corpus:

@@ -141,6 +141,8 @@ def test_demo_leaves_something_to_look_at(tmp_path):
         (["evaluate", "{out}", "{folder}"], 4, "no model folder"),
         (["evaluate", "{model}", "{folder}", "-k", "0"], 2, "-k"),
         (["tag", "{model}", "--file", "{folder}/nowhere"], 3, "no such file"),
+        (["tag", "{model}", "--file", "{folder}"], 3, "is a folder"),
+        (["demo", "--out", "{folder}/trn.jsonl.gz"], 2, "is a file"),
         (["tag", "{folder}", "a text"], 4, "not a model folder"),
         (["nothing"], 2, "nothing"),
     ],
@@ -164,6 +166,30 @@ def test_bad_lines_are_named_or_skipped(folder, tmp_path):
     assert "line 2" in done.stderr
 
 
+def test_nothing_is_measured_or_lost_by_mistake(folder, model, tmp_path):
+    only = tmp_path / "only"
+    megalabel("convert", folder, only / "trn.jsonl", "--split", "train")
+    assert "no test part" in megalabel("evaluate", model, only, code=3).stderr
+    assert (
+        "already"
+        in megalabel("convert", folder, only / "trn.jsonl", "--split", "test", code=2).stderr
+    )
+    megalabel("convert", folder, only / "trn.jsonl", "--split", "test", "--overwrite")
+    assert "model folder" in megalabel("train", model, "--out", tmp_path / "m", code=3).stderr
+    again = megalabel("split", only, tmp_path / "again", "--test", 0.3, code=2)
+    assert "another seed" in again.stderr
+
+
+def test_settings_in_any_spelling(folder, tmp_path):
+    for setting in (
+        "ngram_range=(1,2)",
+        "ngram_range=[1, 2]",
+        "calibration_texts=50",
+        "features.binary=true",
+    ):
+        megalabel("train", folder, "--out", tmp_path / "m", "--set", setting)
+
+
 def test_interrupt_is_quick_and_quiet(model):
     process = subprocess.Popen(
         [sys.executable, "-m", "megalabel", "tag", str(model)],
@@ -181,14 +207,17 @@ def test_interrupt_is_quick_and_quiet(model):
 def test_a_reader_that_goes_away_is_no_error(model):
     many = "red gown\n" * 20000
     done = subprocess.run(
-        f"{sys.executable} -m megalabel tag {model} | head -n 1",
+        f"{sys.executable} -m megalabel tag {model} | head -n 1; echo ${{PIPESTATUS[0]}}",
         shell=True,
+        executable="bash",
         input=many,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["text"] == "red gown"
+    line, status = done.stdout.splitlines()
+    assert json.loads(line)["text"] == "red gown"
+    assert int(status) in (0, 128 + signal.SIGPIPE)
     assert "Traceback" not in done.stderr
 
 

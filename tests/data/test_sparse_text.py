@@ -442,7 +442,7 @@ def test_compressed_files_are_the_same_each_time(tmp_path):
 def test_what_cannot_be_written_is_said(tmp_path):
     with pytest.raises(DataError, match="with features"):
         write_xc(Corpus(["a text"]), tmp_path / "a.txt")
-    graded = Corpus(features=[[1.0], [2.0]], targets=[[1, 0], [0, 0.5]])
+    graded = Corpus(features=[[1.0], [2.0]], targets=np.array([[1, 0], [0, 0.5]]))
     with pytest.raises(DataError, match=r"relevance 0\.5 of row 1"):
         write_xc(graded, tmp_path / "a.txt")
 

@@ -240,6 +240,29 @@ print(good)
     assert output(code)[:2] == (0, "True")
 
 
+def test_a_fork_in_a_signal_handler_ends_the_loop_in_the_child():
+    code = """
+import os, signal
+from megalabel._native import set_threads, sleep_loop
+set_threads(4)
+sleep_loop(8, 0.0)
+children = []
+def fork(*_):
+    if not children:
+        children.append(os.fork())
+signal.signal(signal.SIGALRM, fork)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    sleep_loop(100, 0.02)
+    print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+except RuntimeError:
+    sleep_loop(8, 0.0)
+    os._exit(7)
+"""
+    for _ in range(3):
+        assert output(code) == (0, "7", "")
+
+
 def test_the_interpreter_ends_while_a_daemon_thread_is_in_a_loop():
     code = """
 import threading, time

@@ -232,6 +232,7 @@ def test_restore_takes_back_what_was_learned(similarity):
         ("index_", InvertedIndex().fit(X[:5])),
         ("index_", InvertedIndex().fit(X[:, :5])),
         ("prior_", {}),
+        ("labels_", LabelSet.numbered(3)),
         ("label_starts_", np.zeros(3, np.int64)),
         ("label_ids_", np.zeros(3, np.int32)),
         ("label_ids_", np.zeros(3, np.int64)),
@@ -258,3 +259,18 @@ def test_damaged_numbers_give_an_error(name, value):
     damaged[len(damaged) // 2] = value
     with pytest.raises(ValueError, match=r"outside"):
         restored({**learned, name: damaged}).rank(X, 3)
+
+
+@pytest.mark.parametrize("name", ["label_starts_", "label_ids_", "row_starts_", "row_terms_"])
+def test_learning_more_with_damaged_numbers_gives_an_error(name):
+    model = restored(NearestNeighbours().fit(X, Y).learned())
+    owner = model if hasattr(model, name) else model.index_
+    damaged = np.array(getattr(owner, name))
+    damaged[-1] = 0  # of row starts: SciPy takes the matrix for empty and does not look further
+    damaged[1] = 2**31 - 1
+    setattr(owner, name, damaged)
+    rows = model.prior_.rows_
+    with pytest.raises(ValueError, match=r"must not fall|outside"):
+        model.partial_fit(X, Y, model.labels_)
+    if owner is model:
+        assert model.prior_.rows_ == rows

@@ -14,7 +14,7 @@ from megalabel.data import Ranking
 from megalabel.data.truth import hits
 from megalabel.errors import DataError
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _FINITE = np.finfo(np.float32)
 _BLOCK = 1 << 20  # scores mapped at a time: no float64 copy of the whole ranking
 
@@ -66,7 +66,7 @@ class Isotonic(Calibrator):
         if np.isnan(scores).any():
             raise DataError("the ranking holds a score that is not a number")
         if len(scores) == 0:
-            _LOG.warning("no ranked label to calibrate on: scores stay as they are within [0, 1]")
+            log.warning("no ranked label to calibrate on: scores stay as they are within [0, 1]")
             self.thresholds_ = self.values_ = np.array([0, 1], np.float32)
             return self
         # equal scores must get one probability: they are one point of their joint weight

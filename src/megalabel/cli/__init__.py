@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import os
+import errno
+import signal
 import sys
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters, 3 bad data, "
-    "4 bad model folder, 5 not enough memory, 130 interrupted."
+    "4 bad model folder, 5 not enough memory or disk, 130 interrupted."
 )
 
 
 def main() -> None:
     """Run the command line; errors meant for people are shown as one line, without a traceback."""
-    # imported here so that a shell asking for completions gets them quickly
+    # a reader of our output that goes away ends us quietly, as it does other commands
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        run()
+    except KeyboardInterrupt:  # while modules are still being loaded
+        sys.exit(130)
+
+
+def run() -> None:
+    """Run the command line and turn errors into exit codes."""
     from megalabel import errors
     from megalabel.cli.app import app
     from megalabel.cli.output import complain
@@ -28,9 +38,10 @@ def main() -> None:
         sys.exit(complain(error, 3))
     except MemoryError:
         sys.exit(complain("out of memory; `megalabel plan` says what a job needs", 5))
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            sys.exit(complain("the disk is full", 5))
+        name = f"{error.filename}: " if error.filename else ""
+        sys.exit(complain(f"{name}{error.strerror or error}", 3))
     except KeyboardInterrupt:
-        sys.exit(complain("interrupted", 130))
-    except BrokenPipeError:
-        # the reader of our output has gone: not an error, and nothing more can be said
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(complain("interrupted; nothing was written", 130))

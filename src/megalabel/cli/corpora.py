@@ -11,6 +11,7 @@ from megalabel import data, store
 from megalabel.cli import models, output
 from megalabel.cli.models import Json, Seed, SkipBad
 from megalabel.errors import ParameterError
+from megalabel.metrics import Evaluation
 
 
 def info(
@@ -23,9 +24,9 @@ def info(
     if store.is_model(path):
         _model_info(path, verify, as_json)
         return
-    parts = data.splits_of(path) if path.is_dir() else []
+    parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
-    for part in parts or [""]:
+    for part in parts or [None]:
         statistics = data.statistics(models.read(path, part, skip_bad))
         described[part or path.name] = statistics.to_dict()
         if as_json:
@@ -33,7 +34,7 @@ def info(
         facts = statistics.to_dict()
         histogram = facts.pop("histogram")
         output.show_facts(
-            f"{path.name} {part}".strip(), {k.replace("_", " "): v for k, v in facts.items()}
+            f"{path.name} {part or ''}".strip(), {k.replace("_", " "): v for k, v in facts.items()}
         )
         output.show_bars("labels by number of texts", histogram)
         output.console.print()
@@ -60,6 +61,8 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     }
     shown |= {"bytes": models.folder_bytes(path), "verified": verify}
     if as_json:
+        if shown["metrics"]:
+            shown["metrics"] = Evaluation.from_dict(shown["metrics"]).to_dict(percent=True)
         output.show_json(shown | {"parameters": about["parameters"]})
         return
     provenance = shown.pop("provenance") or {}
@@ -77,15 +80,20 @@ def convert(
     to: Annotated[
         str | None, typer.Option(help="jsonl, xc, npz, parquet or arrow; else by OUT's name.")
     ] = None,
-    part: Annotated[
-        str, typer.Option("--split", help="Which part, if there are several.")
-    ] = "train",
+    part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace OUT if it is there.")] = False,
     skip_bad: SkipBad = False,
+    as_json: Json = False,
 ) -> None:
     """Write a corpus in another format."""
+    if out.is_file() and not overwrite:
+        raise ParameterError(f"{out} is there already; --overwrite replaces it")
     corpus = models.read(source, part, skip_bad)
     data.write(corpus, out, format=to)
-    output.note(f"wrote {corpus} to {out}")
+    if as_json:
+        output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
+    else:
+        output.console.print(f"{len(corpus):,} texts and {len(corpus.labels):,} labels in {out}")
 
 
 def split(
@@ -98,18 +106,19 @@ def split(
         str, typer.Option(help="hash (by text, duplicates stay together), labels or random.")
     ] = "hash",
     seed: Seed = 0,
+    part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
     skip_bad: SkipBad = False,
     as_json: Json = False,
 ) -> None:
     """Split a corpus into a training and a test part."""
     if how not in ("hash", "labels", "random"):
         raise ParameterError(f"--how must be hash, labels or random, not {how!r}")
-    corpus = models.read(source, "", skip_bad)
+    corpus = models.read(source, part, skip_bad)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     form = "jsonl" if corpus.texts is not None else "xc"
     names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
-    for name, part in zip(names, (train, tested), strict=True):
-        data.write(part, out / name, format=form)
+    for name, written in zip(names, (train, tested), strict=True):
+        data.write(written, out / name, format=form)
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:

@@ -15,6 +15,7 @@ from megalabel import data, systems
 from megalabel.cli import models, output
 from megalabel.cli.models import Seed, System, Threads
 from megalabel.data import Corpus
+from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
 from megalabel.report import Example, page
 from megalabel.tagger import Tagger
@@ -35,6 +36,8 @@ def demo(
 ) -> None:
     """Make a corpus, train, calibrate, evaluate, tag, save, and write a page to look at."""
     models.use_threads(threads)
+    if out.exists() and not out.is_dir():
+        raise ParameterError(f"--out must be a folder, and {out} is a file")
     out.mkdir(parents=True, exist_ok=True)
     scores: dict[str, dict[str, float]] = {}
     if folder is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gzip
 import json
 import sys
 import time
@@ -14,7 +16,7 @@ import typer
 from rich.markup import escape
 
 import megalabel
-from megalabel import data, systems
+from megalabel import data, store, systems
 from megalabel.cli import output
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
@@ -27,7 +29,11 @@ SkipBad = Annotated[bool, typer.Option(help="Leave bad lines out, and say which.
 System = Annotated[str, typer.Option(help="The recipe; see `megalabel systems`.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the system; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the system, or of a part (features.min_df=2); may be repeated.",
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
 
@@ -48,6 +54,7 @@ def train(
     """
     use_threads(threads)
     tagger = create(system, settings, seed)
+    store.check_target(out)
     corpus = read(folder, "train", skip_bad)
     output.note(f"read {corpus}")
     refuse_if_too_large(tagger, corpus)
@@ -90,12 +97,13 @@ def evaluate(
     tagger = Tagger.load(model)
     corpus = read(folder, part, skip_bad)
     started = time.perf_counter()
-    result = tagger.evaluate(corpus, cutoffs(k))
+    result = tagger.evaluate(corpus, k=cutoffs(k))
     seconds = time.perf_counter() - started
     if as_json:
         more = {"labels": len(tagger.labels), "seconds": round(seconds, 3)}
-        output.show_json(result.to_dict(percent=True) | more)
+        output.show_json(result.to_dict(percent=True) | {"split": corpus.source["split"]} | more)
         return
+    output.console.print(f"[bold]{escape(str(model))} on {escape(corpus.source['path'])}[/]")
     output.console.print(result)
     output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
 
@@ -144,16 +152,20 @@ def _texts(given: list[str] | None, file: Path | None) -> Iterator[str]:
         yield from given
         return
     if file is not None and not file.is_file():
-        raise DataError("there is no such file", file=file)
+        raise DataError("is a folder" if file.is_dir() else "no such file", file=file)
     if file is None and sys.stdin.isatty():
         output.note("one text a line; end with Ctrl-D")
-    with sys.stdin if file is None else open(file, encoding="utf-8-sig") as lines:
-        name = "stdin" if file is None else file
-        try:
-            for number, line in enumerate(lines, 1):
-                yield _text_of(line.rstrip("\r\n"), name, number)
-        except UnicodeDecodeError as error:
-            raise DataError(f"expected UTF-8 text: {error}", file=name) from None
+    name = "stdin" if file is None else file
+    opened = gzip.open if file is not None and file.suffix == ".gz" else open
+    with sys.stdin.buffer if file is None else opened(file, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                text = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").decode()
+            except UnicodeDecodeError as error:
+                at = error.start + 1
+                message = f"expected UTF-8, found the byte {line[error.start]:#04x}"
+                raise DataError(message, file=name, line=number, column=at) from None
+            yield _text_of(text.rstrip("\r\n"), name, number)
 
 
 def _text_of(line: str, file: str | Path, number: int) -> str:
@@ -177,11 +189,13 @@ def use_threads(threads: int | None) -> None:
         megalabel.set_threads(threads)
 
 
-def read(path: Path, part: str, skip_bad: bool) -> data.Corpus:
-    """One part of a corpus, or all of one that has no parts; says what was skipped."""
+def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
+    """One part of a folder, or a file; says what was skipped."""
+    if store.is_model(path):
+        raise DataError("this is a model folder, not a corpus", file=path)
     problems = Problems(skip=skip_bad)
-    parts = data.splits_of(path) if path.is_dir() else []
-    corpus = data.read(path, part if len(parts) > 1 else None, problems=problems)
+    # a file is what it is, whatever its name says
+    corpus = data.read(path, part if path.is_dir() else None, problems=problems)
     output.tell_skipped(problems)
     if not len(corpus):
         raise DataError("there are no texts in it", file=path)
@@ -195,16 +209,22 @@ def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
         key, found, value = setting.partition("=")
         if not found:
             raise ParameterError(f"--set takes key=value, not {setting!r}")
-        try:
-            parameters[key.replace(".", "__")] = json.loads(value)
-        except json.JSONDecodeError:
-            constants = {"True": True, "False": False, "None": None}
-            parameters[key.replace(".", "__")] = constants.get(value, value)
+        parameters[key.replace(".", "__")] = _value_of(value)
     tagger = systems.create(system, **parameters)
     for part in (tagger, *tagger.get_params().values()):
         if isinstance(part, megalabel.base.Component):
             part.check_parameters()
     return tagger
+
+
+def _value_of(text: str) -> Any:
+    """A setting's value: a number, list, true, none … in JSON's or Python's spelling; else text."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
 
 
 def cutoffs(text: str) -> list[int]:

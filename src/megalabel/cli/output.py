@@ -42,7 +42,7 @@ def show_json(value: Any) -> None:
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A small table; numbers to the right."""
-    table = Table(title=title or None, title_justify="left", title_style="bold", box=None)
+    table = _titled(title)
     shown = [[_cell(value) for value in row] for row in rows]
     for i, column in enumerate(columns):
         numeric = all(_is_number(row[i]) for row in shown) and bool(shown)
@@ -54,9 +54,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 def show_facts(title: str, facts: Mapping[str, object]) -> None:
     """Names and values, one a line."""
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, show_header=False
-    )
+    table = _titled(title, show_header=False)
     table.add_column(style="cyan")
     table.add_column(overflow="fold")
     for name, value in facts.items():
@@ -74,9 +72,7 @@ def show_held_out(metrics: Mapping[str, Any]) -> None:
 def show_bars(title: str, bars: Mapping[str, int]) -> None:
     """A small histogram."""
     most = max(bars.values(), default=0) or 1
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, show_header=False
-    )
+    table = _titled(title, show_header=False)
     table.add_column(justify="right", style="cyan")
     table.add_column()
     table.add_column(justify="right")
@@ -124,6 +120,12 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _titled(title: str, show_header: bool = True) -> Table:
+    if title:
+        console.print(f"[bold]{escape(title)}[/]", soft_wrap=True)
+    return Table(box=None, show_header=show_header)
 
 
 def _cell(value: object) -> str:

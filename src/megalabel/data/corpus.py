@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,35 @@ def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
     return result
 
 
+def dense(matrix: Any, what: str = "features") -> np.ndarray:
+    """A contiguous two-dimensional array of finite float32; a copy only if needed."""
+    try:
+        result = np.asarray(matrix, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be a matrix of numbers") from None
+    if result.ndim != 2:
+        raise ShapeError(f"{what} must have two dimensions, not shape {result.shape}")
+    if not np.isfinite(result).all():
+        raise DataError(f"{what} holds a value that is not a finite number")
+    return np.ascontiguousarray(result)
+
+
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> csr_matrix:
+    """A CSR matrix over arrays of a model folder, every position of which is looked at.
+
+    SciPy's own routines read wherever the arrays point, so that those of a damaged model would end
+    the process. (Its full check passes over matrices whose last row pointer is 0.)
+    """
+    matrix = csr_matrix((data, indices, indptr), shape=shape)
+    if (np.diff(indptr) < 0).any():
+        raise ValueError("the row pointers of a sparse matrix must not fall")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
+        raise ValueError(f"a sparse matrix of {shape} holds a column outside its width")
+    return matrix
+
+
 class Corpus:
     """Texts and/or feature vectors, and the labels of each.
 
@@ -42,7 +71,7 @@ class Corpus:
         Vectors made elsewhere. At least one of `texts` and `features` is needed.
     targets : CSR matrix (n, labels), indicator array, or list of lists of label names, optional
         The labels of each text; values are relevances. None: a corpus without labels.
-    labels : LabelSet, optional
+    labels : LabelSet or sequence of str, optional
         What the columns of `targets` mean. With names in `targets` and no `labels`, the label
         set is the sorted names that occur.
     ids : sequence of str, optional
@@ -64,7 +93,7 @@ class Corpus:
         texts: Sequence[str] | pa.Array | None = None,
         features: csr_matrix | np.ndarray | None = None,
         targets: Any = None,
-        labels: LabelSet | None = None,
+        labels: LabelSet | Sequence[str] | None = None,
         *,
         ids: Sequence[str] | pa.Array | None = None,
         excluded: csr_matrix | None = None,
@@ -74,26 +103,25 @@ class Corpus:
             raise DataError("a corpus needs texts or features")
         self.texts = None if texts is None else strings(texts)
         if features is not None:
-            features = (
-                canonical(features, "features")
-                if issparse(features)
-                else np.ascontiguousarray(features, dtype=np.float32)
-            )
-            if features.ndim != 2:
-                raise ShapeError(f"features must have two dimensions, not shape {features.shape}")
-            if not issparse(features) and not np.isfinite(features).all():
-                raise DataError("features hold a value that is not a finite number")
+            features = canonical(features, "features") if issparse(features) else dense(features)
         self.features = features
         self.ids = None if ids is None else strings(ids)
         n = len(self)
+        if labels is not None and not isinstance(labels, LabelSet):
+            labels = LabelSet(labels)
+        elif labels is None and hasattr(targets, "columns") and hasattr(targets, "to_numpy"):
+            labels = LabelSet([str(name) for name in targets.columns])  # a data frame names them
+            targets = targets.to_numpy()
         if targets is None:
             labels = LabelSet([]) if labels is None else labels
             targets = csr_matrix((n, len(labels)), dtype=np.float32)
-        elif isinstance(targets, list | tuple) and not _is_numeric(targets):
-            targets, labels = _targets_from_names(targets, labels)
+        else:
+            targets = _listed(targets)
+            if isinstance(targets, list | tuple | str) and not _is_indicator(targets):
+                targets, labels = _targets_from_names(targets, labels)
         self.targets = canonical(targets, "targets")
         self.labels = LabelSet.numbered(self.targets.shape[1]) if labels is None else labels
-        self.excluded = excluded
+        self.excluded = None if excluded is None else canonical(excluded, "excluded")
         self.source = dict(source or {})
         self._check_shapes(n)
 
@@ -108,10 +136,11 @@ class Corpus:
         for name, count in rows.items():
             if count is not None and count != n:
                 raise ShapeError(f"{n} texts but {count} rows of {name}")
-        if self.targets.shape[1] != len(self.labels):
-            raise ShapeError(
-                f"targets are {self.targets.shape} but there are {len(self.labels)} labels"
-            )
+        for name, matrix in (("targets", self.targets), ("excluded", self.excluded)):
+            if matrix is not None and matrix.shape[1] != len(self.labels):
+                raise ShapeError(
+                    f"{name} are {matrix.shape} but there are {len(self.labels)} labels"
+                )
 
     def __len__(self) -> int:
         if self.texts is not None:
@@ -134,6 +163,8 @@ class Corpus:
                 return column[start:stop]  # no copy
         else:
             rows = np.arange(len(self))[rows]
+            if np.ndim(rows) != 1:
+                raise TypeError("a corpus is made of several rows: corpus[[3]] has the fourth")
             taken = pa.array(rows)
 
             def strings_of(column: pa.Array) -> pa.Array:
@@ -151,8 +182,9 @@ class Corpus:
 
     @property
     def label_counts(self) -> np.ndarray:
-        """How many texts carry each label."""
-        return np.bincount(self.targets.indices, minlength=len(self.labels))
+        """How many texts carry each label: those with a relevance above 0."""
+        carried = self.targets.indices[self.targets.data > 0]
+        return np.bincount(carried, minlength=len(self.labels))
 
     def aligned(self, labels: LabelSet) -> Corpus:
         """The same corpus with columns numbered as in `labels`; labels unknown there come after."""
@@ -179,12 +211,23 @@ def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matri
     )
 
 
-def _is_numeric(rows: Sequence[Any]) -> bool:
-    """Whether a list is an indicator matrix rather than a list of names."""
+def _listed(targets: Any) -> Any:
+    """A column of label lists (a series, an Arrow array, an array of objects) as a plain list."""
+    if len(getattr(targets, "shape", (0,))) == 1:
+        for name in ("to_pylist", "to_list", "tolist"):
+            if hasattr(targets, name):
+                return getattr(targets, name)()
+    return targets
+
+
+def _is_indicator(rows: Sequence[Any]) -> bool:
+    """Whether a list of lists is a matrix of zeros and ones rather than a list of names."""
     return (
         len(rows) > 0
         and all(
-            not isinstance(row, str) and all(isinstance(v, int | float | np.number) for v in row)
+            isinstance(row, Iterable)
+            and not isinstance(row, str)
+            and all(isinstance(v, int | float | np.number) and v in (0, 1) for v in row)
             for row in rows
         )
         and len({len(row) for row in rows}) == 1
@@ -196,11 +239,16 @@ def _targets_from_names(
     rows: Sequence[Sequence[str]], labels: LabelSet | None
 ) -> tuple[csr_matrix, LabelSet]:
     for i, row in enumerate(rows):
-        if isinstance(row, str):
-            raise DataError(
-                f"expected a list of label names for text {i}, found the string {row!r}"
-            )
-    flat = [str(name) for row in rows for name in row]
+        if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
+            found = f"the string {row!r}" if isinstance(row, str) else repr(row)
+            raise DataError(f"expected a list of label names for text {i}, found {found}")
+        for name in row:
+            if not isinstance(name, str) or not name:
+                raise DataError(
+                    f"expected label names for text {i}, found {name!r}; labels are named by "
+                    "strings, or given as a matrix of zeros and ones"
+                )
+    flat = [name for row in rows for name in row]
     if labels is None:
         labels = LabelSet(sorted(set(flat)))
     columns = labels.indices(flat)

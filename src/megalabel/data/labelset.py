@@ -71,10 +71,11 @@ class LabelSet:
         """The number of a label given by id, or by name where no id matches."""
         if self._lookup is None:
             # ids win over names, and among equal names the lower number
-            self._lookup = {}
+            lookup: dict[str, int] = {}
             for column in (self.ids, self.names):
                 for number, value in enumerate(column.to_pylist()):
-                    self._lookup.setdefault(value, number)
+                    lookup.setdefault(value, number)
+            self._lookup = lookup  # only once it is whole, as other threads may be asking too
         found = self._lookup.get(label)
         if found is None:
             raise UnknownLabelError(label, difflib.get_close_matches(str(label), self._lookup, n=3))

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
+from megalabel import _native
+from megalabel.data.corpus import canonical
 from megalabel.data.labelset import LabelSet
 from megalabel.errors import ShapeError
 
@@ -95,16 +97,16 @@ class Ranking:
             raise ShapeError(
                 f"excluded is {excluded.shape}, the ranking {(len(self), len(self.labels))}"
             )
-        width = len(self.labels) + 1
-        cell = np.arange(len(self), dtype=np.int64)[:, None] * width + self.ids
-        rows = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(excluded.indptr))
-        drop = np.isin(cell, rows * width + excluded.indices)
-        order = np.argsort(drop, axis=1, kind="stable")
-        ids = np.where(drop, len(self.labels), self.ids)
-        scores = np.where(drop, np.float32(-np.inf), self.scores)
-        return Ranking(
-            np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1), self.labels
+        cells = canonical(excluded, "excluded")
+        ids, scores = _native.drop_labels(
+            self.ids,
+            self.scores,
+            len(self.labels),
+            cells.indptr.astype(np.int64, copy=False),
+            cells.indices.astype(np.int32, copy=False),
+            np.ones(cells.nnz, np.uint8),
         )
+        return Ranking(ids, scores, self.labels)
 
     def to_csr(self) -> csr_matrix:
         """Scores as a sparse matrix (n, labels). Zero scores stay stored."""
@@ -119,13 +121,13 @@ class Ranking:
     def to_arrow(self) -> pa.Table:
         """A table with a list of label names and a list of scores for each text."""
         present = self.present
-        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int32())
+        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int64())
         names = self.labels.names.take(pa.array(self.ids[present]))
         scores = pa.array(self.scores[present])
         return pa.table(
             {
-                "labels": pa.ListArray.from_arrays(offsets, names),
-                "scores": pa.ListArray.from_arrays(offsets, scores),
+                "labels": pa.LargeListArray.from_arrays(offsets, names),
+                "scores": pa.LargeListArray.from_arrays(offsets, scores),
             }
         )
 

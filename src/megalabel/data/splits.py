@@ -50,6 +50,11 @@ def split(
         chosen = np.zeros(len(corpus), bool)
         order = np.random.default_rng(seed).permutation(len(corpus))
         chosen[order[: round(test * len(corpus))]] = True
+    if min(test, 1 - test) * len(corpus) > 10 and chosen.all() | ~chosen.any():
+        raise ParameterError(
+            f"all {len(corpus)} texts would come to one part; a part of an earlier split needs "
+            "another seed to be split again"
+        )
     return corpus[np.flatnonzero(~chosen)], corpus[np.flatnonzero(chosen)]
 
 

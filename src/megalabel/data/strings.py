@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ def strings(values: Any) -> pa.LargeStringArray:
     >>> strings(["a", "b"]).to_pylist()
     ['a', 'b']
     """
+    if len(shape := getattr(values, "shape", (0,))) != 1:  # a frame, or an array of columns
+        raise DataError(f"expected a sequence of strings, found a {type(values).__name__} {shape}")
+    if isinstance(values, str | bytes | Mapping):
+        raise DataError(f"expected several strings in a list, found {values!r:.80}")
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if isinstance(values, list | tuple):

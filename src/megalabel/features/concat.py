@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.base import Featurizer, instance, number, one_of, sequence_of
+from megalabel.base import Featurizer, clone, instance, number, one_of, sequence_of
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.features.rows import normalised_rows
 
@@ -50,7 +50,7 @@ class Concat(Featurizer):
         self.parts = parts
         self.weights = weights
 
-    def fit(self, inputs: Any) -> Self:
+    def fit(self, inputs: Any, y: Any = None) -> Self:
         """Fit a copy of each part."""
         self.restore({"parts_": [part.fit(inputs) for part in self._fresh_parts()]})
         return self
@@ -60,7 +60,7 @@ class Concat(Featurizer):
         self.check_fitted()
         return self._joined([part.transform(inputs) for part in self.parts_])
 
-    def fit_transform(self, inputs: Any) -> Matrix:
+    def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
         """`fit` and `transform` in one."""
         parts = self._fresh_parts()
         blocks = [part.fit_transform(inputs) for part in parts]
@@ -88,7 +88,7 @@ class Concat(Featurizer):
             raise ParameterError(
                 f"Concat has {len(self.parts)} parts but {len(self.weights)} weights"
             )
-        return [type(part)(**part.get_params(deep=False)) for part in self.parts]
+        return list(clone(self.parts))
 
     def _joined(self, blocks: list[Matrix]) -> Matrix:
         if len({block.shape[0] for block in blocks}) > 1:

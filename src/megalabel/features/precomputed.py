@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from scipy.sparse import issparse
 
 from megalabel.base import Featurizer, one_of
 from megalabel.data import Corpus
-from megalabel.data.corpus import canonical
+from megalabel.data.corpus import canonical, dense
 from megalabel.errors import DataError, ShapeError
 from megalabel.features.rows import normalised_rows
 
@@ -40,7 +39,7 @@ class Precomputed(Featurizer):
     def __init__(self, *, norm: str | None = "l2") -> None:
         self.norm = norm
 
-    def fit(self, inputs: Any) -> Self:
+    def fit(self, inputs: Any, y: Any = None) -> Self:
         """Learn the number of columns of a corpus's features, or of a matrix."""
         self.check_parameters()
         self.n_features_ = int(_features(inputs).shape[1])
@@ -74,14 +73,4 @@ def _features(inputs: Any) -> Matrix:
         if inputs.features is None:
             raise DataError(f"expected a corpus with features, found {inputs!r}")
         return inputs.features
-    if issparse(inputs):
-        return canonical(inputs, "features")
-    try:
-        matrix = np.asarray(inputs, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise DataError("expected a corpus with features, or a matrix of numbers") from None
-    if matrix.ndim != 2:
-        raise ShapeError(f"features must have two dimensions, not shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise DataError("features hold a value that is not a finite number")
-    return matrix
+    return canonical(inputs, "features") if issparse(inputs) else dense(inputs)

@@ -157,7 +157,7 @@ class Tfidf(Featurizer):
 
     # --- learning
 
-    def fit(self, inputs: Any) -> Self:
+    def fit(self, inputs: Any, y: Any = None) -> Self:
         """Learn the terms and their weights; one pass over a stream, whatever its size."""
         how = self._settings()
         n_texts, runs = 0, list[TermArrays]()
@@ -181,7 +181,7 @@ class Tfidf(Featurizer):
         terms = _native.select_terms(runs[0], self._selection(n_texts))
         return self._learn_terms(n_texts, terms, len(runs[0][0]) - 1)
 
-    def fit_transform(self, inputs: Any) -> csr_matrix:
+    def fit_transform(self, inputs: Any, y: Any = None) -> csr_matrix:
         """`fit` and `transform` in one; texts in memory are read only once."""
         texts = texts_in_memory(inputs)
         if texts is None:

@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
+from megalabel._native import reliability_sums
 from megalabel.data import Corpus, Ranking
-from megalabel.data.truth import hits
+from megalabel.data.truth import label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError
-
-_BLOCK = 8192  # rows at a time: no temporary is as large as the ranking
 
 
 class Bins(NamedTuple):
@@ -36,27 +35,23 @@ class Bins(NamedTuple):
         return float(gap / max(self.pairs.sum(), 1))
 
 
-def bins_by_rank(ranking: Ranking, truth: csr_matrix, k: int, bins: int) -> Bins:
+def bins_by_rank(ranking: Ranking, truth: Corpus | csr_matrix, k: int, bins: int) -> Bins:
     """Pairs of the top k by rank and bin; a bin holds its lower end, the last one 1.0 too."""
     if bins < 1:
         raise ParameterError(f"bins must be an integer of at least 1, not {bins!r}")
-    hit = hits(ranking, truth, k)
-    k = hit.shape[1]
-    sums = np.zeros((3, k * bins))
-    for start in range(0, len(ranking), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        present = ranking.ids[rows, :k] < len(ranking.labels)
-        confidence = ranking.scores[rows, :k][present].astype(np.float64)
-        if not ((confidence >= 0) & (confidence <= 1)).all():
-            raise DataError(
-                "the ranking's scores are not probabilities: "
-                f"they reach from {confidence.min()} to {confidence.max()}"
-            )
-        rank = np.nonzero(present)[1]
-        where = rank * bins + np.minimum((confidence * bins).astype(np.int64), bins - 1)
-        for total, values in zip(sums, (None, confidence, hit[rows][present]), strict=True):
-            total += np.bincount(where, values, minlength=k * bins)
-    return Bins(*sums.reshape(3, k, bins))
+    k = min(k, ranking.k)
+    arrays = truth_arrays(ranking, label_matrix(truth, ranking.labels))
+    try:
+        sums = reliability_sums(ranking.ids, ranking.scores, len(ranking.labels), *arrays, k, bins)
+    except ValueError:
+        confidence = ranking.scores[:, :k][ranking.present[:, :k]]
+        if ((confidence >= 0) & (confidence <= 1)).all():
+            raise
+        raise DataError(
+            "the ranking's scores are not probabilities: "
+            f"they reach from {confidence.min()} to {confidence.max()}"
+        ) from None
+    return Bins(*np.moveaxis(sums.reshape(k, bins, 3), 2, 0))
 
 
 def reliability(

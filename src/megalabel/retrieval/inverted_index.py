@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number
-from megalabel.data.corpus import canonical
-from megalabel.errors import DataError, ParameterError, ShapeError
+from megalabel.data.corpus import canonical, checked_csr, dense
+from megalabel.errors import ParameterError, ShapeError
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -98,7 +98,7 @@ class InvertedIndex(Component):
         self.check_fitted()
         if self._dense:
             return self.vectors_
-        return csr_matrix((self.row_weights_, self.row_terms_, self.row_starts_), shape=self.shape)
+        return checked_csr(self.row_weights_, self.row_terms_, self.row_starts_, self.shape)
 
     def search(
         self,
@@ -235,14 +235,7 @@ class InvertedIndex(Component):
 
 def features(X: Matrix) -> Matrix:
     """X as a canonical CSR matrix or a contiguous array of finite float32."""
-    if issparse(X):
-        return canonical(X, "X")
-    X = np.ascontiguousarray(X, dtype=np.float32)
-    if X.ndim != 2:
-        raise ShapeError(f"X must have two dimensions, not shape {X.shape}")
-    if not np.isfinite(X).all():
-        raise DataError("X holds a value that is not a finite number")
-    return X
+    return canonical(X, "X") if issparse(X) else dense(X, "X")
 
 
 def _arrays(X: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from megalabel import _native
 from megalabel.base import Check, Classifier, check_array, integer, number, one_of
 from megalabel.data import LabelSet, Ranking
-from megalabel.data.corpus import canonical
+from megalabel.data.corpus import canonical, checked_csr
 from megalabel.errors import DataError, ShapeError
 from megalabel.linear.prior import Prior, check_targets, check_width, clamped
 from megalabel.retrieval.inverted_index import InvertedIndex, features
@@ -95,6 +95,10 @@ class NearestNeighbours(Classifier):
         """Index the rows of X and keep their labels."""
         self.check_parameters()
         X, Y = self._features(X), check_targets(X, Y)
+        if self.similarity == "cosine" and issparse(X):
+            sparse = csr_matrix(X)
+            if sparse.nnz > X.shape[0] * X.shape[1] / 3:  # an index gains nothing on such rows
+                X = sparse.toarray()
         self.prior_ = Prior().fit(X, Y, labels)
         self._index(X)
         self._keep(Y)
@@ -109,16 +113,18 @@ class NearestNeighbours(Classifier):
             return self.fit(X, Y, labels)
         check_width(self, X, self.index_.shape[1])
         X, Y = self._features(X), check_targets(X, Y)
+        targets = checked_csr(
+            self.relevances_,
+            self.label_ids_,
+            self.label_starts_,
+            (len(self.label_starts_) - 1, Y.shape[1]),
+        )
         self.prior_.partial_fit(X, Y, labels)
         if self.counts_ is None:
             self.index_.partial_fit(_unit_rows(X))
         else:
             counts = _with_values(self.index_.rows, self.counts_)
             self._index_counts(vstack([counts, X], format="csr"))
-        targets = csr_matrix(
-            (self.relevances_, self.label_ids_, self.label_starts_),
-            shape=(len(self.label_starts_) - 1, Y.shape[1]),
-        )
         self._keep(vstack([targets, Y], format="csr"))
         return self
 
@@ -203,8 +209,10 @@ class NearestNeighbours(Classifier):
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take index and labels back. Sizes are checked here, every position when it is used."""
-        super().restore(learned)
         owner = "NearestNeighbours"
+        if "labels_" in learned:
+            raise ValueError(f"the labels of {owner} are those of its prior")
+        super().restore(learned)
         if not isinstance(getattr(self, "index_", None), InvertedIndex):
             raise ValueError(f"index_ of {owner} must be an InvertedIndex")
         if not isinstance(getattr(self, "prior_", None), Prior):

@@ -21,6 +21,7 @@ from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
     MANIFEST,
+    check_target,
     checksum,
     map_array,
     open_regular,
@@ -29,7 +30,7 @@ from megalabel.store.folder import (
     write_file,
 )
 
-__all__ = ["about", "is_model", "load", "save", "verify"]
+__all__ = ["about", "check_target", "is_model", "load", "save", "verify"]
 
 FORMAT = 1
 _MANIFEST_LIMIT = 64 << 20
@@ -117,7 +118,8 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
         learned = manifest["learned"]
         name = part if part in learned else f"{part}_"
         if name not in learned:
-            raise StoreError(f"{folder} has no part {part!r}; it has {', '.join(learned)}")
+            parts = ", ".join(name.removesuffix("_") for name in learned)
+            raise StoreError(f"{folder} has no part {part!r}; it has {parts}")
         return decoder.value(learned[name])
     except StoreError:
         raise
@@ -140,6 +142,8 @@ def about(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} is larger than {_MANIFEST_LIMIT >> 20} MiB")
     try:
         manifest = json.loads(raw, parse_constant=_refuse_constant)
+        seal = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
+        sound = seal == _seal(manifest)  # may fail too: 1e999 can be read, but not written
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{file} is damaged: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
@@ -149,8 +153,7 @@ def about(path: str | Path) -> dict[str, Any]:
             f"{folder} was made by megalabel {manifest.get('megalabel')}, which is newer than this "
             f"{__version__}; upgrade to read it"
         )
-    seal = manifest.pop("sha256", None)
-    if seal != _seal(manifest):
+    if not sound:
         raise StoreError(f"{file} is damaged: it does not match its own checksum")
     shape = {"class": str, "parameters": dict, "learned": dict, "files": dict}
     for key, kind in shape.items():

@@ -33,12 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
     processes that were killed are cleared away.
     """
     path = Path(os.path.realpath(path))
-    if (
-        path.exists()
-        and not (path / MANIFEST).is_file()
-        and (path.is_file() or any(path.iterdir()))
-    ):
-        raise StoreError(f"{path} exists and is not a model folder; nothing was written")
+    check_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(path)
     fresh = path.parent / f".{path.name}.saving-{os.getpid()}-{secrets.token_hex(4)}"
@@ -57,6 +52,17 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_target(path: Path) -> None:
+    """Raise a StoreError if a model cannot be written there without losing something else."""
+    if not path.exists():
+        return
+    if path.is_file() or (any(path.iterdir()) and not (path / MANIFEST).is_file()):
+        raise StoreError(f"{path} exists and is not a model folder; nothing was written")
+    for file in path.iterdir():
+        if file.name != MANIFEST and not FILE_NAME.fullmatch(file.name):
+            raise StoreError(f"{path} holds {file.name}, which is no part of a model")
 
 
 def _clear_leftovers(path: Path) -> None:
@@ -84,9 +90,14 @@ def _exchange(fresh: Path, path: Path) -> None:
             return
     except (AttributeError, OSError):
         pass
-    aside = fresh.with_name(fresh.name + "-old")
+    # by a name that no later save clears away: should this be killed, it is the only model
+    aside = path.with_name(f".{path.name}.replaced-{secrets.token_hex(4)}")
     path.rename(aside)
-    fresh.rename(path)
+    try:
+        fresh.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
     aside.rename(fresh)
 
 

@@ -82,7 +82,7 @@ def create(name: str, **parameters: Any) -> Tagger:
     name : str
         One of `names()`.
     **parameters
-        The recipe's own keywords, or `part__name` to set any parameter of any part.
+        The recipe's own keywords, those of `Tagger`, or `part__name` for any of a part.
 
     Examples
     --------
@@ -91,11 +91,14 @@ def create(name: str, **parameters: Any) -> Tagger:
     """
     system = get(name)
     own = system.parameters()
-    unknown = [key for key in parameters if key not in own and "__" not in key]
-    if unknown:
-        raise ParameterError(
-            f"{name} has no parameter {unknown[0]!r}; it has {', '.join(own)}, and those of its "
-            f"parts as part__name"
-        )
     tagger = system.build(**{k: v for k, v in parameters.items() if k in own})
-    return tagger.set_params(**{k: v for k, v in parameters.items() if k not in own})
+    others = {k: v for k, v in parameters.items() if k not in own}
+    for key in others:
+        if "__" not in key and key not in tagger.parameter_names():
+            near = difflib.get_close_matches(key, own, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(own)}"
+            raise ParameterError(
+                f"{name} has no parameter {key!r}; {hint} Those of its parts are spelled part.name "
+                "on the command line and part__name in Python."
+            )
+    return tagger.set_params(**others)

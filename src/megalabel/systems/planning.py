@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from megalabel.data import LabelSet
 if TYPE_CHECKING:
     from megalabel.data import Corpus
     from megalabel.tagger import Tagger
+
+_CONTAINER = Path("/sys/fs/cgroup")  # where a container finds its own limits
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,14 @@ def memory_in_use() -> int:
 
 
 def memory_available() -> int:
-    """Bytes this process may grow to: what it has, and what the machine has left."""
+    """Bytes this process may grow to: what it has, and what machine and container have left."""
     with open("/proc/meminfo") as file:
         fields = dict(line.split(":", 1) for line in file)
-    return memory_in_use() + int(fields["MemAvailable"].split()[0]) * 1024
+    left = int(fields["MemAvailable"].split()[0]) * 1024
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit ("max")
+        limit = int((_CONTAINER / "memory.max").read_text())
+        used = int((_CONTAINER / "memory.current").read_text())
+        counts = dict(map(str.split, (_CONTAINER / "memory.stat").read_text().splitlines()))
+        used -= int(counts.get("inactive_file", 0))  # files read before, given up when needed
+        left = min(left, max(0, limit - used))
+    return memory_in_use() + left

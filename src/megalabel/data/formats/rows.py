@@ -306,7 +306,7 @@ def _unknown(name: str, labels: LabelSet, brief: bool) -> str:
     try:
         labels.index(name)
     except UnknownLabelError as error:
-        return error.message
+        return f"{error.message} (a label file beside it lists the labels there are)"
     return f"unknown label {name!r}"
 
 

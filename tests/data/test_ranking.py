@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from megalabel import _native
+from megalabel.data import LabelSet, Ranking
+from megalabel.errors import ShapeError
+
+LABELS = 6
+
+
+def ranking_of(rows, k):
+    """Rows of label numbers, best first, padded to k."""
+    ids = [row + [LABELS] * (k - len(row)) for row in rows]
+    scores = [[1 / (j + 1) if i < LABELS else -np.inf for j, i in enumerate(row)] for row in ids]
+    return Ranking(np.array(ids).reshape(-1, k), scores, LabelSet.numbered(LABELS))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, LABELS - 1), unique=True, max_size=4),
+            st.sets(st.integers(0, LABELS - 1)),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_without_drops_cells_and_closes_the_gaps(rows):
+    ranking = ranking_of([ranked for ranked, _ in rows], k=4)
+    excluded = np.zeros((len(rows), LABELS))
+    for row, (_, dropped) in enumerate(rows):
+        excluded[row, list(dropped)] = 1
+    kept = ranking.without(csr_matrix(excluded))
+    for row, (ranked, dropped) in enumerate(rows):
+        stay = [j for j, label in enumerate(ranked) if label not in dropped]
+        padding = 4 - len(stay)
+        assert kept.ids[row].tolist() == [ranked[j] for j in stay] + [LABELS] * padding
+        scores = [np.float32(1 / (j + 1)) for j in stay] + [-np.inf] * padding
+        assert kept.scores[row].tolist() == scores
+
+
+def test_without_takes_cells_in_any_order_and_stored_zeros():
+    excluded = csr_matrix((np.zeros(2), [3, 1], [0, 2]), shape=(1, LABELS))
+    kept = ranking_of([[1, 2, 3]], k=3).without(excluded)
+    assert kept.ids.tolist() == [[2, LABELS, LABELS]]
+    assert excluded.indices.tolist() == [3, 1]
+
+
+def test_without_nothing_is_the_same_ranking():
+    ranking = ranking_of([[1, 2]], k=2)
+    assert ranking.without(None) is ranking
+    assert ranking.without(csr_matrix((1, LABELS))) is ranking
+    with pytest.raises(ShapeError, match=r"\(2, 6\).*\(1, 6\)"):
+        ranking.without(csr_matrix(np.ones((2, LABELS))))
+
+
+def test_without_is_the_same_for_any_number_of_threads(threads):
+    random = np.random.default_rng(0)
+    ids = random.integers(0, 50, (10_000, 5))
+    ranking = Ranking(ids, random.random(ids.shape), LabelSet.numbered(50))
+    excluded = csr_matrix(random.random((10_000, 50)) < 0.3)
+    answers = []
+    for count in (1, 2):
+        threads(count)
+        answers.append(ranking.without(excluded))
+    assert (answers[0].ids == answers[1].ids).all()
+    assert (answers[0].scores == answers[1].scores).all()
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "scores"),
+    [
+        ([0, 9], [0], [[0.5, 0.5]]),
+        ([0, -1], [0], [[0.5, 0.5]]),
+        ([0], [0], [[0.5, 0.5]]),
+        ([0, 1], [0], [[0.5]]),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
+    ids, scores = np.array([[0, 1]], np.int32), np.array(scores, np.float32)
+    cells = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
+    with pytest.raises(ValueError, match=r"truth|scores"):
+        _native.drop_labels(ids, scores, 2, *cells)
+    with pytest.raises(ValueError, match=r"truth|scores"):
+        _native.reliability_sums(ids, scores, 2, *cells, 2, 15)
+
+
+def test_a_table_has_a_list_of_names_and_scores_a_text():
+    table = ranking_of([[3, 1], []], k=2).to_arrow()
+    assert table.to_pydict() == {"labels": [["3", "1"], []], "scores": [[1.0, 0.5], []]}

@@ -1,0 +1,152 @@
+"""What a tagger takes and what it makes of it; what every system must do is in contracts/."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy.sparse import csr_matrix, identity
+
+from megalabel import systems
+from megalabel.calibration import Isotonic
+from megalabel.data import Corpus, LabelSet
+from megalabel.errors import DataError, ShapeError
+from megalabel.features import Precomputed, Tfidf
+from megalabel.linear import Prior
+from megalabel.retrieval import NearestNeighbours
+from megalabel.tagger import Tagger
+
+TEXTS = ["red summer dress", "red evening dress", "blue jeans", "faded blue jeans"] * 3
+NAMES = [["dress"], ["dress", "red"], ["jeans"], ["jeans"]] * 3
+MATRIX = csr_matrix(np.eye(4)[np.arange(12) % 4])
+
+
+def tagger(**parameters):
+    return Tagger(NearestNeighbours(), **parameters)
+
+
+COLUMNS = [list, tuple, pd.Series, pl.Series, pa.array]
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, np.array, lambda x: pd.Series(x, dtype="category")])
+def test_texts_as_any_column(column):
+    fitted = tagger().fit(column(TEXTS), NAMES)
+    assert fitted.tag(column(["a red dress"]), k=1)[0][0].label == "dress"
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, lambda x: np.array(x, dtype=object)])
+def test_labels_as_any_column(column):
+    fitted = tagger().fit(TEXTS, column(NAMES))
+    assert fitted.labels.ids.to_pylist() == ["dress", "jeans", "red"]
+    assert fitted.score(TEXTS, column(NAMES)) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (pd.DataFrame({"text": TEXTS}), NAMES, r"sequence of strings, found a DataFrame \(12, 1\)"),
+        (np.array(TEXTS)[:, None], NAMES, "matrix of numbers"),
+        (TEXTS, [names[0] for names in NAMES], "for text 0, found the string 'dress'"),
+        (TEXTS, pd.Series([None, *NAMES[1:]]), "for text 0, found None"),
+        (TEXTS, np.arange(12), "for text 0, found 0"),
+    ],
+)
+def test_what_is_neither_says_so(texts, labels, message):
+    with pytest.raises(DataError, match=message):
+        tagger().fit(texts, labels)
+
+
+def test_columns_of_a_matrix_mean_the_labels_known():
+    labels = LabelSet(["a", "b", "c", "d"])
+    fitted = tagger().fit(TEXTS, MATRIX, labels=labels)
+    assert fitted.score(TEXTS, MATRIX) == fitted.score(TEXTS, MATRIX.toarray()) == 1
+    fitted.partial_fit(TEXTS, MATRIX)
+    assert fitted.labels == labels
+    assert fitted.label_counts_.tolist() == [6, 6, 6, 6]
+    with pytest.raises(ShapeError, match=r"\(12, 3\).*4 labels"):
+        fitted.partial_fit(TEXTS, MATRIX[:, :3])
+
+
+def test_a_wider_matrix_brings_labels_where_they_are_numbers():
+    fitted = tagger().fit(TEXTS, MATRIX)
+    fitted.partial_fit(TEXTS, csr_matrix((MATRIX.data, MATRIX.indices, MATRIX.indptr), (12, 6)))
+    assert fitted.labels == LabelSet.numbered(6)
+
+
+def test_new_labels_come_after_those_known():
+    fitted = tagger().fit(TEXTS, NAMES)
+    fitted.partial_fit(["a green apple"], [["apple", "jeans"]])
+    assert fitted.labels.ids.to_pylist() == ["dress", "jeans", "red", "apple"]
+    assert fitted.label_counts_.tolist() == [6, 7, 3, 1]
+
+
+def test_vectors_are_taken_as_the_tagger_was_told():
+    vectors = 2 * identity(12, format="csr")
+    as_is = tagger(features=Precomputed(norm=None)).fit(vectors, NAMES)
+    assert as_is.features_.transform(vectors).data.max() == 2
+    assert tagger().fit(vectors, NAMES).features_.transform(vectors).data.max() == 1
+
+
+SEEN = []
+
+
+class SecondFit(Prior):
+    """A classifier that must be trained again to rank rows it has seen; notes its rows."""
+
+    def rank_held_out(self, X, Y, rows, k):
+        return None
+
+    def rank(self, X, k):
+        SEEN.append(X[:, 0])
+        return super().rank(X, k)
+
+
+def test_held_out_rows_come_from_the_whole_corpus():
+    SEEN.clear()
+    vectors = np.arange(1, 2001, dtype=np.float32)[:, None]
+    targets = csr_matrix(np.ones((2000, 1)))
+    model = Tagger(SecondFit(), Precomputed(norm=None), Isotonic(), calibration_texts=1000)
+    model.fit(vectors, targets)
+    (rows,) = SEEN
+    assert len(rows) == 200
+    assert rows.min() < 100
+    assert rows.max() > 1900
+
+
+def test_fewer_labels_than_are_calibrated():
+    fitted = tagger(calibration=Isotonic(k=5)).fit(TEXTS, [["only"]] * 12)
+    assert fitted.rank(TEXTS, k=3).ids.shape == (12, 1)
+    assert fitted.evaluate(Corpus(TEXTS, targets=[["only"]] * 12), k=3)["R@3"] == 1
+
+
+def test_predict_answers_with_what_is_likely(corpus):
+    tagger = systems.create("knn").fit(corpus)
+    predicted = tagger.predict(["red evening gown", ""])
+    assert 1 <= predicted[0].nnz <= 3
+    assert predicted[1].nnz >= 1
+    uncalibrated = systems.create("knn", calibration=None).fit(corpus)
+    assert uncalibrated.predict(["red evening gown"]).nnz == 2  # as many as texts have
+
+
+def test_a_corpus_of_other_labels_is_not_measured(corpus):
+    tagger = systems.create("knn").fit(corpus)
+    with pytest.raises(DataError, match="none of the corpus's labels"):
+        tagger.evaluate(["a text"], [["another label"]])
+    with pytest.raises(DataError, match="no labels to be measured"):
+        tagger.evaluate(Corpus(["a text"]))
+
+
+def test_new_texts_of_unknown_words_are_said(corpus, caplog):
+    tagger = systems.create("knn").fit(corpus)
+    tagger.partial_fit(["zzyzx"], [["strange"]])
+    assert "1 of 1 new texts hold no word known" in caplog.text
+
+
+def test_features_in_a_supervised_pipeline(corpus):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    y = corpus.targets.toarray()[:, :3]
+    made = make_pipeline(Tfidf(), OneVsRestClassifier(LogisticRegression()))
+    assert made.fit(corpus.texts.to_pylist(), y).predict(["evening gown"]).shape == (1, 3)
