@@ -81,6 +81,11 @@ struct Level {
     }
 };
 
+// A tile is 16 dense vectors side by side, column by column: a product with all of them stays in
+// registers, and what it reads of the tile is one line of the cache for each column.
+constexpr std::size_t kTile = 16;
+typedef float Lanes __attribute__((vector_size(kTile * sizeof(float)), aligned(4), may_alias));
+
 // The vectors of one node's members. Where they have few entries for the width, they are copied
 // with only the columns that occur, so that what is dense in a column stays small.
 class NodeRows {
@@ -129,22 +134,27 @@ class NodeRows {
         return squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0;
     }
 
-    // The products of row i with k dense vectors that lie side by side, column by column.
-    void dots(std::size_t i, const float* dense, std::size_t k, float* out) const {
+    // The products of row i with the 16 dense vectors that lie side by side in a tile.
+    void dots(std::size_t i, const float* tile, float* out) const {
         auto [begin, end] = places_[i];
-        dots(columns_ + begin, values_ + begin, end - begin, dense, k, out);
+        dots(columns_ + begin, values_ + begin, end - begin, tile, out);
     }
 
   private:
     MEGALABEL_CLONES static void dots(const std::int32_t* columns, const float* values,
-                                      std::size_t count, const float* dense, std::size_t k,
-                                      float* __restrict out) {
-        std::fill_n(out, k, 0.0f);
-        for (std::size_t p = 0; p < count; ++p) {
-            const float* row = dense + static_cast<std::size_t>(columns[p]) * k;
-            const float value = values[p];
-            for (std::size_t j = 0; j < k; ++j) out[j] += value * row[j];
+                                      std::size_t count, const float* tile, float* out) {
+        Lanes even{}, odd{};
+        auto lanes = [&](std::size_t p) -> const Lanes& {
+            return *reinterpret_cast<const Lanes*>(tile +
+                                                   static_cast<std::size_t>(columns[p]) * kTile);
+        };
+        std::size_t p = 0;
+        for (; p + 1 < count; p += 2) {
+            even += values[p] * lanes(p);
+            odd += values[p + 1] * lanes(p + 1);
         }
+        if (p < count) even += values[p] * lanes(p);
+        *reinterpret_cast<Lanes*>(out) = even + odd;
     }
 
     void renumber() {
@@ -185,7 +195,7 @@ class NodeRows {
 // come one after the other, so that loops inside split use all threads; the rest side by side.
 template <class Scratch, class Wanted, class Split>
 void for_each_node(const Level& level, std::size_t work_of_entry, Wanted&& wanted, Split&& split) {
-    constexpr std::size_t large = 1 << 20;
+    constexpr std::size_t large = 1 << 18;
     ScratchPool<Scratch> pool;
     auto run = [&](std::size_t node, std::size_t entries) {
         pool.with([&](Scratch& scratch) {
@@ -360,7 +370,11 @@ struct KMeansOptions {
 class KMeans {
   public:
     KMeans(KMeansScratch& scratch, std::size_t k)
-        : s_(scratch), n_(scratch.rows.size()), width_(scratch.rows.width()), k_(k) {}
+        : s_(scratch),
+          n_(scratch.rows.size()),
+          width_(scratch.rows.width()),
+          k_(k),
+          tiles_((k + kTile - 1) / kTile) {}
 
     void run(const KMeansOptions& options, Random random) {
         start(random);
@@ -387,38 +401,54 @@ class KMeans {
   private:
     static constexpr std::size_t rows_a_piece = 256;
 
+    float* tile(std::size_t t) const { return s_.centres.data() + t * width_ * kTile; }
+    std::size_t row_length() const { return tiles_ * kTile; }  // of a row of scores
+
     // k distinct members are the first centres.
     void start(Random& random) {
         s_.order.resize(n_);
         std::iota(s_.order.begin(), s_.order.end(), 0);
-        s_.centres.assign(width_ * k_, 0);
+        s_.centres.assign(tiles_ * width_ * kTile, 0);
         s_.scales.resize(k_);
         s_.group.resize(n_);
         s_.cosines.resize(n_);
         for (std::size_t j = 0; j < k_; ++j) {
             std::swap(s_.order[j], s_.order[j + random.below(n_ - j)]);
             auto member = static_cast<std::size_t>(s_.order[j]);
-            s_.rows.add(member, 1, s_.centres.data() + j, k_);
+            s_.rows.add(member, 1, tile(j / kTile) + j % kTile, kTile);
             s_.scales[j] = s_.rows.inverse_length(member);
         }
     }
 
-    void score(std::size_t i, float* out) const {
-        s_.rows.dots(i, s_.centres.data(), k_, out);
-        for (std::size_t j = 0; j < k_; ++j) {
-            out[j] *= s_.scales[j];
-            if (!std::isfinite(out[j])) out[j] = 0;
-        }
+    // A row of cosines with the centres for each of some members. One tile after the other, as a
+    // tile may stay in the cache where all of them would not.
+    void score(std::span<const std::int32_t> members, float* out) const {
+        for (std::size_t t = 0; t < tiles_; ++t)
+            for (std::size_t i = 0; i < members.size(); ++i)
+                s_.rows.dots(static_cast<std::size_t>(members[i]), tile(t),
+                             out + i * row_length() + t * kTile);
+        for (std::size_t i = 0; i < members.size(); ++i)
+            for (std::size_t j = 0; j < k_; ++j) {
+                float& score = out[i * row_length() + j];
+                score *= s_.scales[j];
+                if (!std::isfinite(score)) score = 0;
+            }
+    }
+
+    std::span<const std::int32_t> ordered(std::size_t begin, std::size_t end) const {
+        return std::span<const std::int32_t>(s_.order).subspan(begin, end - begin);
     }
 
     void choose_nearest() {
         parallel_for(n_, rows_a_piece, [&](std::size_t begin, std::size_t end) {
-            std::vector<float> scores(k_);
+            std::vector<float> scores((end - begin) * row_length());
+            score(ordered(begin, end), scores.data());
             for (std::size_t i = begin; i < end; ++i) {
-                score(i, scores.data());
-                auto best = std::max_element(scores.begin(), scores.end());
-                s_.group[i] = static_cast<std::int32_t>(best - scores.begin());
-                s_.cosines[i] = *best;
+                const float* row = scores.data() + (i - begin) * row_length();
+                const float* best = std::max_element(row, row + k_);
+                auto member = static_cast<std::size_t>(s_.order[i]);
+                s_.group[member] = static_cast<std::int32_t>(best - row);
+                s_.cosines[member] = *best;
             }
         });
     }
@@ -435,15 +465,14 @@ class KMeans {
         });
         std::vector<std::size_t> room(k_, n_ / k_);
         std::size_t larger = n_ % k_;  // groups that may take one more
-        s_.block.resize(std::min(block, n_) * k_);
+        s_.block.resize(std::min(block, n_) * row_length());
         for (std::size_t first = 0; first < n_; first += block) {
             std::size_t count = std::min(block, n_ - first);
             parallel_for(count, rows_a_piece, [&](std::size_t begin, std::size_t end) {
-                for (std::size_t i = begin; i < end; ++i)
-                    score(static_cast<std::size_t>(s_.order[first + i]), s_.block.data() + i * k_);
+                score(ordered(first + begin, first + end), s_.block.data() + begin * row_length());
             });
             for (std::size_t i = 0; i < count; ++i) {
-                const float* scores = s_.block.data() + i * k_;
+                const float* scores = s_.block.data() + i * row_length();
                 std::size_t best = k_;
                 for (std::size_t j = 0; j < k_; ++j)
                     if (has_room(room[j], larger) && (best == k_ || scores[j] > scores[best]))
@@ -468,29 +497,25 @@ class KMeans {
 
     // Centres are left as sums; `scales` makes them unit vectors.
     void move_centres() {
-        const std::size_t grain = std::max<std::size_t>(1, (1 << 16) / k_);
         list_groups();
-        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
-            std::fill_n(s_.centres.data() + begin * k_, (end - begin) * k_, 0.0f);
-        });
-        parallel_for(k_, 1, [&](std::size_t j, std::size_t) {
-            for (std::size_t p = s_.group_starts[j]; p < s_.group_starts[j + 1]; ++p)
-                s_.rows.add(static_cast<std::size_t>(s_.order[p]), 1, s_.centres.data() + j, k_);
-        });
-        std::vector<double> squares((width_ / grain + 1) * k_);
-        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
-            double* part = squares.data() + begin / grain * k_;
-            for (std::size_t c = begin; c < end; ++c)
-                for (std::size_t j = 0; j < k_; ++j) {
-                    double x = s_.centres[c * k_ + j];
-                    part[j] += x * x;
+        parallel_for(tiles_, 1, [&](std::size_t t, std::size_t) {
+            std::fill_n(tile(t), width_ * kTile, 0.0f);
+            double squares[kTile] = {};
+            const std::size_t first = t * kTile, last = std::min(k_, first + kTile);
+            for (std::size_t j = first; j < last; ++j)
+                for (std::size_t p = s_.group_starts[j]; p < s_.group_starts[j + 1]; ++p)
+                    s_.rows.add(static_cast<std::size_t>(s_.order[p]), 1, tile(t) + j - first,
+                                kTile);
+            for (std::size_t c = 0; c < width_; ++c)
+                for (std::size_t lane = 0; lane < kTile; ++lane) {
+                    double x = tile(t)[c * kTile + lane];
+                    squares[lane] += x * x;
                 }
+            for (std::size_t j = first; j < last; ++j) {
+                double total = squares[j - first];
+                s_.scales[j] = total > 0 ? static_cast<float>(1 / std::sqrt(total)) : 0;
+            }
         });
-        for (std::size_t j = 0; j < k_; ++j) {
-            double total = 0;
-            for (std::size_t p = j; p < squares.size(); p += k_) total += squares[p];
-            s_.scales[j] = total > 0 ? static_cast<float>(1 / std::sqrt(total)) : 0;
-        }
     }
 
     // Members by group, in rising order within each: `order` and `group_starts`.
@@ -504,7 +529,7 @@ class KMeans {
     }
 
     KMeansScratch& s_;
-    std::size_t n_, width_, k_;
+    std::size_t n_, width_, k_, tiles_;
 };
 
 struct Groups {
