@@ -360,10 +360,15 @@ struct KMeansScratch {
 };
 
 struct KMeansOptions {
-    std::size_t arity, largest;  // nodes of more than `largest` members are split
+    std::size_t largest;     // nodes with more members than that are split,
+    std::size_t arity, aim;  // into at most `arity` groups, of no fewer than `aim` in the mean
     bool balanced;
     std::size_t iterations;
     double tolerance;  // of the mean cosine: less gain than that, and it is done
+
+    std::size_t groups(std::size_t members) const {
+        return std::min(arity, (members - 1) / std::max<std::size_t>(aim, 1) + 1);
+    }
 };
 
 // Spherical k-means of one node into k groups, as scratch.group.
@@ -549,7 +554,7 @@ inline Groups cluster_level(const Level& level, const KMeansOptions& options) {
     for_each_node<KMeansScratch>(
         level, std::max<std::size_t>(1, options.arity / 8), wanted,
         [&](KMeansScratch& scratch, std::size_t node) {
-            KMeans(scratch, std::min(options.arity, level.size(node)))
+            KMeans(scratch, options.groups(level.size(node)))
                 .run(options, {level.seed, level.depth, node});
             std::copy(scratch.group.begin(), scratch.group.end(),
                       group.begin() + static_cast<std::ptrdiff_t>(level.begin(node)));
