@@ -10,6 +10,7 @@
 
 #include "clustering.hpp"
 #include "inverted_index.hpp"
+#include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
 #include "parallel.hpp"
@@ -369,7 +370,7 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "weights"_a);
 
-    // --- label vectors and trees (label_vectors.hpp, clustering.hpp)
+    // --- label vectors and trees (label_vectors.hpp, clustering.hpp, kmeans.hpp)
     m.def(
         "weighted_sums",
         [](In<std::int64_t> weight_starts, In<std::int32_t> weight_rows, In<float> weights,
