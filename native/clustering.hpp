@@ -261,7 +261,8 @@ class Halving {
     static constexpr std::uint8_t neither = 2;
 
     void choose_sides() {
-        parallel_for(n_, 2048, [&](std::size_t begin, std::size_t end) {
+        const std::size_t rows_a_piece = (n_ << 16) / (s_.rows.entries() + 1) + 1;
+        parallel_for(n_, rows_a_piece, [&](std::size_t begin, std::size_t end) {
             for (std::size_t i = begin; i < end; ++i)
                 s_.scores[i] = s_.rows.dot(i, s_.direction.data());
         });
