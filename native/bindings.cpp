@@ -13,6 +13,7 @@
 #include "clustering.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
+#include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
 #include "parallel.hpp"
@@ -544,7 +545,7 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "weights"_a);
 
-    // --- label vectors and trees (label_vectors.hpp, clustering.hpp)
+    // --- label vectors and trees (label_vectors.hpp, clustering.hpp, kmeans.hpp)
     m.def(
         "weighted_sums",
         [](In<std::int64_t> weight_starts, In<std::int32_t> weight_rows, In<float> weights,
@@ -579,20 +580,20 @@ NB_MODULE(_native, m) {
         "cluster_level",
         [](In<std::int64_t> row_starts, In<std::int32_t> columns, In<float> values,
            std::size_t width, In<std::int32_t> members, In<std::int64_t> starts, std::uint64_t seed,
-           std::uint64_t depth, std::size_t arity, std::size_t largest, bool balanced,
-           std::size_t iterations, double tolerance) {
+           std::uint64_t depth, std::size_t largest, std::size_t arity, std::size_t aim,
+           bool balanced, std::size_t iterations, double tolerance) {
             megalabel::SparseRows vectors{span(row_starts), span(columns), span(values), width};
             auto groups = without_gil([&] {
                 return megalabel::clustering::cluster_level(
                     {vectors, span(members), span(starts), seed, depth},
-                    {arity, largest, balanced, iterations, tolerance});
+                    {largest, arity, aim, balanced, iterations, tolerance});
             });
             return nb::make_tuple(to_numpy(std::move(groups.members)),
                                   to_numpy(std::move(groups.starts)),
                                   to_numpy(std::move(groups.child_starts)));
         },
         "row_starts"_a, "columns"_a, "values"_a, "width"_a, "members"_a, "starts"_a, "seed"_a,
-        "depth"_a, "arity"_a, "largest"_a, "balanced"_a, "iterations"_a, "tolerance"_a);
+        "depth"_a, "largest"_a, "arity"_a, "aim"_a, "balanced"_a, "iterations"_a, "tolerance"_a);
 
     // --- sparse arithmetic (sparse.hpp)
 }

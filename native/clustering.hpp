@@ -1,4 +1,5 @@
-// Clusters of label vectors, one level of a label tree at a time.
+// Clusters of label vectors, one level of a label tree at a time: what all ways to split share, and
+// balanced halves.
 //
 // A level is a list of members (rows of the vectors) in which each node holds a contiguous range.
 // Splitting a level reorders the members within each node so that the groups are contiguous too;
@@ -11,7 +12,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -81,6 +81,11 @@ struct Level {
     }
 };
 
+// A tile is 16 dense vectors side by side, column by column: a product with all of them stays in
+// registers, and what it reads of the tile is one line of the cache for each column.
+constexpr std::size_t kTile = 16;
+typedef float Lanes __attribute__((vector_size(kTile * sizeof(float)), aligned(4), may_alias));
+
 // The vectors of one node's members. Where they have few entries for the width, they are copied
 // with only the columns that occur, so that what is dense in a column stays small.
 class NodeRows {
@@ -100,7 +105,7 @@ class NodeRows {
     std::size_t width() const { return width_; }
     std::size_t entries() const { return entries_; }
 
-    double dot(std::size_t i, const float* dense) const {
+    float dot(std::size_t i, const float* dense) const {
         auto [p, end] = places_[i];
         // Two sums halve the wait for one addition after the other.
         float even = 0, odd = 0;
@@ -129,22 +134,27 @@ class NodeRows {
         return squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0;
     }
 
-    // The products of row i with k dense vectors that lie side by side, column by column.
-    void dots(std::size_t i, const float* dense, std::size_t k, float* out) const {
+    // The products of row i with the 16 dense vectors that lie side by side in a tile.
+    void dots(std::size_t i, const float* tile, float* out) const {
         auto [begin, end] = places_[i];
-        dots(columns_ + begin, values_ + begin, end - begin, dense, k, out);
+        dots(columns_ + begin, values_ + begin, end - begin, tile, out);
     }
 
   private:
     MEGALABEL_CLONES static void dots(const std::int32_t* columns, const float* values,
-                                      std::size_t count, const float* dense, std::size_t k,
-                                      float* __restrict out) {
-        std::fill_n(out, k, 0.0f);
-        for (std::size_t p = 0; p < count; ++p) {
-            const float* row = dense + static_cast<std::size_t>(columns[p]) * k;
-            const float value = values[p];
-            for (std::size_t j = 0; j < k; ++j) out[j] += value * row[j];
+                                      std::size_t count, const float* tile, float* out) {
+        Lanes even{}, odd{};
+        auto lanes = [&](std::size_t p) -> const Lanes& {
+            return *reinterpret_cast<const Lanes*>(tile +
+                                                   static_cast<std::size_t>(columns[p]) * kTile);
+        };
+        std::size_t p = 0;
+        for (; p + 1 < count; p += 2) {
+            even += values[p] * lanes(p);
+            odd += values[p + 1] * lanes(p + 1);
         }
+        if (p < count) even += values[p] * lanes(p);
+        *reinterpret_cast<Lanes*>(out) = even + odd;
     }
 
     void renumber() {
@@ -185,7 +195,7 @@ class NodeRows {
 // come one after the other, so that loops inside split use all threads; the rest side by side.
 template <class Scratch, class Wanted, class Split>
 void for_each_node(const Level& level, std::size_t work_of_entry, Wanted&& wanted, Split&& split) {
-    constexpr std::size_t large = 1 << 20;
+    constexpr std::size_t large = 1 << 18;
     ScratchPool<Scratch> pool;
     auto run = [&](std::size_t node, std::size_t entries) {
         pool.with([&](Scratch& scratch) {
@@ -209,8 +219,6 @@ void for_each_node(const Level& level, std::size_t work_of_entry, Wanted&& wante
     parallel_for(small.size(), 1,
                  [&](std::size_t i, std::size_t) { run(small[i].first, small[i].second); });
 }
-
-// --- two halves
 
 struct HalvingScratch {
     NodeRows rows;
@@ -253,9 +261,10 @@ class Halving {
     static constexpr std::uint8_t neither = 2;
 
     void choose_sides() {
-        parallel_for(n_, 2048, [&](std::size_t begin, std::size_t end) {
+        const std::size_t rows_a_piece = (n_ << 16) / (s_.rows.entries() + 1) + 1;
+        parallel_for(n_, rows_a_piece, [&](std::size_t begin, std::size_t end) {
             for (std::size_t i = begin; i < end; ++i)
-                s_.scores[i] = static_cast<float>(s_.rows.dot(i, s_.direction.data()));
+                s_.scores[i] = s_.rows.dot(i, s_.direction.data());
         });
         const std::size_t half = n_ / 2;
         s_.sorted = s_.scores;
@@ -337,215 +346,6 @@ inline std::vector<std::int32_t> halve_level(const Level& level, bool spherical,
         for (std::size_t i = 0; i < members.size(); ++i)
             result[next[scratch.side[i]]++] = members[i];
     });
-    return result;
-}
-
-// --- many groups
-
-struct KMeansScratch {
-    NodeRows rows;
-    std::vector<float> centres, scales, cosines, block;
-    std::vector<std::int32_t> group, order;
-    std::vector<std::size_t> group_starts;
-};
-
-struct KMeansOptions {
-    std::size_t arity, largest;  // nodes of more than `largest` members are split
-    bool balanced;
-    std::size_t iterations;
-    double tolerance;  // of the mean cosine: less gain than that, and it is done
-};
-
-// Spherical k-means of one node into k groups, as scratch.group.
-class KMeans {
-  public:
-    KMeans(KMeansScratch& scratch, std::size_t k)
-        : s_(scratch), n_(scratch.rows.size()), width_(scratch.rows.width()), k_(k) {}
-
-    void run(const KMeansOptions& options, Random random) {
-        start(random);
-        double before = 0;
-        for (std::size_t iteration = 0; iteration < options.iterations; ++iteration) {
-            if (iteration > 0) move_centres();
-            choose_nearest();
-            if (options.balanced) choose_with_room();
-            double total = std::accumulate(s_.cosines.begin(), s_.cosines.end(), 0.0);
-            if (iteration > 0 && total - before < options.tolerance * static_cast<double>(n_))
-                break;
-            before = total;
-        }
-        auto all_in_one = [&] {
-            return std::all_of(s_.group.begin(), s_.group.end(),
-                               [&](std::int32_t g) { return g == s_.group[0]; });
-        };
-        // Vectors that nothing tells apart are dealt out, or a tree could never end.
-        if (k_ > 1 && all_in_one())
-            for (std::size_t i = 0; i < n_; ++i)
-                s_.group[i] = static_cast<std::int32_t>(i * k_ / n_);
-    }
-
-  private:
-    static constexpr std::size_t rows_a_piece = 256;
-
-    // k distinct members are the first centres.
-    void start(Random& random) {
-        s_.order.resize(n_);
-        std::iota(s_.order.begin(), s_.order.end(), 0);
-        s_.centres.assign(width_ * k_, 0);
-        s_.scales.resize(k_);
-        s_.group.resize(n_);
-        s_.cosines.resize(n_);
-        for (std::size_t j = 0; j < k_; ++j) {
-            std::swap(s_.order[j], s_.order[j + random.below(n_ - j)]);
-            auto member = static_cast<std::size_t>(s_.order[j]);
-            s_.rows.add(member, 1, s_.centres.data() + j, k_);
-            s_.scales[j] = s_.rows.inverse_length(member);
-        }
-    }
-
-    void score(std::size_t i, float* out) const {
-        s_.rows.dots(i, s_.centres.data(), k_, out);
-        for (std::size_t j = 0; j < k_; ++j) {
-            out[j] *= s_.scales[j];
-            if (!std::isfinite(out[j])) out[j] = 0;
-        }
-    }
-
-    void choose_nearest() {
-        parallel_for(n_, rows_a_piece, [&](std::size_t begin, std::size_t end) {
-            std::vector<float> scores(k_);
-            for (std::size_t i = begin; i < end; ++i) {
-                score(i, scores.data());
-                auto best = std::max_element(scores.begin(), scores.end());
-                s_.group[i] = static_cast<std::int32_t>(best - scores.begin());
-                s_.cosines[i] = *best;
-            }
-        });
-    }
-
-    // In order of falling similarity to the nearest centre, each takes the nearest with room left.
-    // Scores are made again a block at a time, as all at once would take n times k numbers.
-    void choose_with_room() {
-        constexpr std::size_t block = 4096;
-        std::iota(s_.order.begin(), s_.order.end(), 0);
-        std::sort(s_.order.begin(), s_.order.end(), [&](std::int32_t a, std::int32_t b) {
-            float x = s_.cosines[static_cast<std::size_t>(a)];
-            float y = s_.cosines[static_cast<std::size_t>(b)];
-            return x > y || (x == y && a < b);
-        });
-        std::vector<std::size_t> room(k_, n_ / k_);
-        std::size_t larger = n_ % k_;  // groups that may take one more
-        s_.block.resize(std::min(block, n_) * k_);
-        for (std::size_t first = 0; first < n_; first += block) {
-            std::size_t count = std::min(block, n_ - first);
-            parallel_for(count, rows_a_piece, [&](std::size_t begin, std::size_t end) {
-                for (std::size_t i = begin; i < end; ++i)
-                    score(static_cast<std::size_t>(s_.order[first + i]), s_.block.data() + i * k_);
-            });
-            for (std::size_t i = 0; i < count; ++i) {
-                const float* scores = s_.block.data() + i * k_;
-                std::size_t best = k_;
-                for (std::size_t j = 0; j < k_; ++j)
-                    if (has_room(room[j], larger) && (best == k_ || scores[j] > scores[best]))
-                        best = j;
-                auto member = static_cast<std::size_t>(s_.order[first + i]);
-                s_.group[member] = static_cast<std::int32_t>(best);
-                s_.cosines[member] = scores[best];
-                if (room[best] == 0) {
-                    room[best] = full;
-                    --larger;
-                } else {
-                    --room[best];
-                }
-            }
-        }
-    }
-
-    static constexpr std::size_t full = static_cast<std::size_t>(-1);
-    static bool has_room(std::size_t room, std::size_t larger) {
-        return room != full && (room > 0 || larger > 0);
-    }
-
-    // Centres are left as sums; `scales` makes them unit vectors.
-    void move_centres() {
-        const std::size_t grain = std::max<std::size_t>(1, (1 << 16) / k_);
-        list_groups();
-        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
-            std::fill_n(s_.centres.data() + begin * k_, (end - begin) * k_, 0.0f);
-        });
-        parallel_for(k_, 1, [&](std::size_t j, std::size_t) {
-            for (std::size_t p = s_.group_starts[j]; p < s_.group_starts[j + 1]; ++p)
-                s_.rows.add(static_cast<std::size_t>(s_.order[p]), 1, s_.centres.data() + j, k_);
-        });
-        std::vector<double> squares((width_ / grain + 1) * k_);
-        parallel_for(width_, grain, [&](std::size_t begin, std::size_t end) {
-            double* part = squares.data() + begin / grain * k_;
-            for (std::size_t c = begin; c < end; ++c)
-                for (std::size_t j = 0; j < k_; ++j) {
-                    double x = s_.centres[c * k_ + j];
-                    part[j] += x * x;
-                }
-        });
-        for (std::size_t j = 0; j < k_; ++j) {
-            double total = 0;
-            for (std::size_t p = j; p < squares.size(); p += k_) total += squares[p];
-            s_.scales[j] = total > 0 ? static_cast<float>(1 / std::sqrt(total)) : 0;
-        }
-    }
-
-    // Members by group, in rising order within each: `order` and `group_starts`.
-    void list_groups() {
-        s_.group_starts.assign(k_ + 1, 0);
-        for (std::int32_t g : s_.group) ++s_.group_starts[static_cast<std::size_t>(g) + 1];
-        std::partial_sum(s_.group_starts.begin(), s_.group_starts.end(), s_.group_starts.begin());
-        std::vector<std::size_t> next(s_.group_starts.begin(), s_.group_starts.end() - 1);
-        for (std::size_t i = 0; i < n_; ++i)
-            s_.order[next[static_cast<std::size_t>(s_.group[i])]++] = static_cast<std::int32_t>(i);
-    }
-
-    KMeansScratch& s_;
-    std::size_t n_, width_, k_;
-};
-
-struct Groups {
-    std::vector<std::int32_t> members;
-    std::vector<std::int64_t> starts;        // of the groups' members
-    std::vector<std::int64_t> child_starts;  // of the nodes' groups
-};
-
-// Every node's groups. Empty ones are left out; a node that is not split is one group.
-inline Groups cluster_level(const Level& level, const KMeansOptions& options) {
-    level.check(options.iterations);
-    if (options.arity < 2) throw std::invalid_argument("expected at least two groups");
-    std::vector<std::int32_t> group(level.members.size(), 0);
-    auto wanted = [&](std::size_t members) {
-        return members > std::max<std::size_t>(1, options.largest);
-    };
-    for_each_node<KMeansScratch>(
-        level, std::max<std::size_t>(1, options.arity / 8), wanted,
-        [&](KMeansScratch& scratch, std::size_t node) {
-            KMeans(scratch, std::min(options.arity, level.size(node)))
-                .run(options, {level.seed, level.depth, node});
-            std::copy(scratch.group.begin(), scratch.group.end(),
-                      group.begin() + static_cast<std::ptrdiff_t>(level.begin(node)));
-        });
-    Groups result{{}, {0}, {0}};
-    result.members.resize(level.members.size());
-    std::vector<std::size_t> next(std::min(options.arity, level.members.size()));
-    for (std::size_t node = 0; node < level.nodes(); ++node) {
-        const std::size_t begin = level.begin(node), end = level.begin(node + 1);
-        std::fill(next.begin(), next.end(), std::size_t{0});
-        for (std::size_t p = begin; p < end; ++p) ++next[static_cast<std::size_t>(group[p])];
-        std::size_t place = begin;
-        for (std::size_t& count : next) {
-            place += std::exchange(count, place);
-            if (place != static_cast<std::size_t>(result.starts.back()))
-                result.starts.push_back(static_cast<std::int64_t>(place));
-        }
-        result.child_starts.push_back(static_cast<std::int64_t>(result.starts.size()) - 1);
-        for (std::size_t p = begin; p < end; ++p)
-            result.members[next[static_cast<std::size_t>(group[p])]++] = level.members[p];
-    }
     return result;
 }
 

@@ -141,7 +141,7 @@ def test_groups_are_those_of_the_twin(balanced, k, width):
     Z = vectors(150, width, 20 / width, seed=k)
     everything = np.arange(150, dtype=np.int32), np.array([0, 150])
     members, starts, children = _native.cluster_level(
-        *native(Z), *everything, 9, 0, k, 1, balanced, 20, GAIN
+        *native(Z), *everything, 9, 0, 1, k, 1, balanced, 20, GAIN
     )
     expected = kmeans_twin(Z, Random(9, 0, 0), k, balanced, 20)
     groups = [np.flatnonzero(expected == j) for j in range(k)]
@@ -396,7 +396,7 @@ def test_damaged_numbers_give_an_error(place, value):
     with pytest.raises(ValueError, match=r"outside|starts"):
         _native.halve_level(*arrays, 0, 0, True, 5)
     with pytest.raises(ValueError, match=r"outside|starts"):
-        _native.cluster_level(*arrays, 0, 0, 2, 1, True, 5, GAIN)
+        _native.cluster_level(*arrays, 0, 0, 1, 2, 1, True, 5, GAIN)
 
 
 @pytest.mark.parametrize(

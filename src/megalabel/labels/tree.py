@@ -322,14 +322,15 @@ class LabelTree(Component):
         vectors : CSR matrix or 2-d array (labels, features)
             Of unit length, as `label_vectors` makes them.
         arity : int
-            The most children of a cluster of clusters. While the root is split, its centres take
-            arity * features numbers of memory.
+            The most clusters that a cluster is split into. While the root is split, their centres
+            take arity * features numbers of memory.
         max_leaf : int
             A cluster of no more labels is not split, but carried down to the others' level by
             nodes with a single child.
         depth : int, optional
-            The number of times that clusters are split. By default as often as it takes for the
-            clusters to have `max_leaf` labels in the mean; with `balanced` none then has more.
+            Split so many times, each into `arity` clusters. By default as often as it takes, and
+            into no more clusters than it takes, for them to have `max_leaf` labels in the mean;
+            with `balanced` none then has more.
         balanced : bool
             Whether clusters are of equal size.
         iterations : int
@@ -344,17 +345,26 @@ class LabelTree(Component):
         max_leaf, arity = int(max_leaf), int(arity)
         arrays = _arrays(vectors, iterations, seed)
         members, starts = _everything(arrays)
-        if depth is None:
-            depth = 0
-            while len(members) > max_leaf * arity**depth:
-                depth += 1
-        # Balanced clusters of one level are split all or none, or sizes would differ by more.
-        options = (arity, 1 if balanced else max_leaf, balanced, iterations, GAIN)
+        shaped = depth is not None
+        splits = 0 if depth is None else depth
+        while not shaped and len(members) > max_leaf * arity**splits:
+            splits += 1
         levels: list[np.ndarray] = []
-        with progress("clustering labels", depth) as bar:
-            while len(levels) < depth and np.diff(starts).max() > max_leaf:
+        with progress("clustering labels", splits) as bar:
+            while len(levels) < splits and (largest := int(np.diff(starts).max())) > max_leaf:
+                # Balanced clusters of one level are all split, and all alike.
+                most = arity if shaped else min(arity, -(-largest // max_leaf))
+                options = (1, most, 1) if balanced else (max_leaf, most, 1 if shaped else max_leaf)
                 members, starts, child_starts = _native.cluster_level(
-                    *arrays, members, starts, seed, len(levels), *options
+                    *arrays,
+                    members,
+                    starts,
+                    seed,
+                    len(levels),
+                    *options,
+                    balanced,
+                    iterations,
+                    GAIN,
                 )
                 levels.append(child_starts)
                 bar.advance()

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack, issparse
 from megalabel import _native
 from megalabel.base import Check, integer, number, one_of
 from megalabel.data.corpus import canonical
-from megalabel.errors import ParameterError, ShapeError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features.rows import csr_of, normalised_rows
 
 if TYPE_CHECKING:
@@ -96,14 +96,25 @@ def _sums(X: Matrix, Y: csr_matrix, keep: int | None) -> csr_matrix:
     if not issparse(X):
         if keep is not None:
             raise ParameterError("keep is for a sparse X; every column of a dense one counts")
-        X = np.asarray(X, dtype=np.float32)
-        return canonical(normalised_rows(weights.astype(np.float64) @ X), "X")
+        return canonical(normalised_rows(_dense_sums(np.asarray(X), weights)))
     X = canonical(X, "X")
     limit = X.shape[1] if keep is None else min(keep, X.shape[1])
     values, columns, starts = _native.weighted_sums(
         *native_arrays(weights), *native_arrays(X), X.shape[1], limit
     )
     return csr_of(values, columns, starts, X.shape[1])
+
+
+def _dense_sums(X: np.ndarray, weights: csr_matrix) -> np.ndarray:
+    """The product weights @ X, summed in float64 a few columns at a time to save memory."""
+    if not np.isfinite(X).all():
+        raise DataError("X holds a value that is not a finite number")
+    weights = weights.astype(np.float64)
+    sums = np.empty((weights.shape[0], X.shape[1]), np.float32)
+    for first in range(0, X.shape[1], 64):
+        columns = slice(first, first + 64)
+        sums[:, columns] = weights @ X[:, columns].astype(np.float64)
+    return sums
 
 
 def _text_vectors(method: str, label_features: Matrix | None) -> csr_matrix:
