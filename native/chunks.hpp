@@ -53,7 +53,15 @@ template <class Child, class Weight>
 bool add_rows(const std::int64_t* row_starts, const Child* children, const Weight* weights,
               std::size_t entries, const std::uint32_t* rows, const float* values,
               std::size_t count, float* sums, std::size_t sums_count) {
+    constexpr std::size_t ahead = 8;  // rows are short and far apart: fetch those to come
     for (std::size_t h = 0; h < count; ++h) {
+        if (h + ahead < count) {
+            const std::int64_t next = row_starts[rows[h + ahead]];
+            __builtin_prefetch(reinterpret_cast<const char*>(
+                reinterpret_cast<std::uintptr_t>(children) + next * sizeof(Child)));
+            __builtin_prefetch(reinterpret_cast<const char*>(
+                reinterpret_cast<std::uintptr_t>(weights) + next * sizeof(Weight)));
+        }
         const auto begin = static_cast<std::size_t>(row_starts[rows[h]]);
         const auto end = static_cast<std::size_t>(row_starts[rows[h] + 1]);
         if (begin > end || end > entries) [[unlikely]]
@@ -421,6 +429,14 @@ class SpreadQuery {
     std::span<const std::int32_t> columns_;
 };
 
+// -1 where there are none; what is negative counts as very large.
+MEGALABEL_CLONES inline std::int64_t largest_feature(const std::int32_t* features, std::size_t n) {
+    std::uint32_t largest = 0;
+    for (std::size_t i = 0; i < n; ++i)
+        largest = std::max(largest, static_cast<std::uint32_t>(features[i]));
+    return n == 0 ? -1 : static_cast<std::int64_t>(largest);
+}
+
 // Scores the children of one parent for one query after the other.
 class ParentScorer {
   public:
@@ -435,12 +451,6 @@ class ParentScorer {
             --feature_rows_;
             has_bias_ = queries.bias != 0;
         }
-        std::uint32_t largest = 0;
-        for (auto feature : features.first(feature_rows_))
-            largest = std::max(largest, static_cast<std::uint32_t>(feature));
-        if (feature_rows_ > 0 && largest >= weights.width)
-            throw std::invalid_argument("a weight belongs to a feature outside the width of " +
-                                        std::to_string(weights.width));
         stride_ = (chunk_.children + 7) & ~std::size_t{7};
     }
     ~ParentScorer() {
@@ -491,7 +501,15 @@ class ParentScorer {
         return 4 + 4 * static_cast<std::size_t>(std::bit_width(chunk_.rows / (nonzeros + 1)));
     }
 
+    // Before a feature is used as a position.
+    void check_features() {
+        if (largest_feature(features_, feature_rows_) >= static_cast<std::int64_t>(weights_.width))
+            throw std::invalid_argument("a weight belongs to a feature outside the width of " +
+                                        std::to_string(weights_.width));
+    }
+
     void map() {
+        check_features();
         auto& row_of = scratch_.row_of;
         if (row_of.size() <= weights_.width) row_of.resize(weights_.width + 1, -1);
         mapped_ = true;
@@ -530,6 +548,7 @@ class ParentScorer {
     // Three ways to find the rows that a query has: all of the chunk's rows looked up in the query,
     // all of the query's features looked up in the map, or searched for.
     void scan(const float* query) {
+        check_features();
         auto& hits = scratch_.hits;
         hits.start(chunk_.rows + 1);
         for (std::size_t r = 0; r < feature_rows_; ++r) {

@@ -171,11 +171,12 @@ class ChunkedWeights(Component):
         float32 array
             The scores of the first pair's children, then those of the second's, and so on.
         """
+        self.check_fitted()
         rows, parents = (np.ascontiguousarray(pair, dtype=np.int64) for pair in (rows, parents))
         if rows.ndim != 1 or rows.shape != parents.shape:
             raise ShapeError(f"rows are {rows.shape} but parents {parents.shape}")
         scores: np.ndarray = _native.score_pairs(
-            self._arrays(), _queries(X, self), _bias(bias), rows, parents
+            self._arrays, _queries(X, self), _bias(bias), rows, parents
         )
         return scores
 
@@ -203,12 +204,9 @@ class ChunkedWeights(Component):
             check("scales_", (np.float32,), self.n_nodes)
         elif hasattr(self, "scales_"):
             raise ValueError(f"scales_ of {owner} are for int8, not {self.precision}")
-
-    def _arrays(self) -> tuple[Any, ...]:
-        """What the native core takes a level as."""
-        self.check_fitted()
         weights = self.entry_weights_
-        return (
+        # What the native core takes a level as; kept, as it is asked for with every query.
+        self._arrays = (
             self.child_starts_,
             self.chunk_starts_,
             self.row_features_,
@@ -294,7 +292,7 @@ def beam_search(
     count = len(labels) if n_labels is None else int(n_labels)
     found = max(1, min(int(k), count))  # more would only be padding
     arguments = (
-        [level._arrays() for level in levels],
+        [level._arrays for level in levels],
         labels,
         count,
         POSTPROCESSORS.index(post),
