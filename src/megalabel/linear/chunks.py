@@ -220,7 +220,7 @@ class ChunkedWeights(Component):
 
 def beam_search(
     levels: Sequence[ChunkedWeights],
-    label_of_leaf: np.ndarray,
+    label_of_leaf: Any,
     X: Matrix,
     k: int,
     *,
@@ -316,7 +316,7 @@ def beam_search(
 
 
 def subtree_weights(
-    levels: Sequence[ChunkedWeights], label_of_leaf: np.ndarray, weights: np.ndarray
+    levels: Sequence[ChunkedWeights], label_of_leaf: Any, weights: np.ndarray
 ) -> list[np.ndarray]:
     """The logarithm of the largest label weight below each node, an array a level.
 
@@ -353,7 +353,7 @@ def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarra
         return values, None
     if precision == "float16":
         largest = float(np.abs(values).max(initial=0))
-        if largest > np.finfo(np.float16).max:
+        if largest > float(np.finfo(np.float16).max):
             raise DataError(f"a weight of {largest:g} is too large for float16")
         return values.astype(np.float16).view(np.uint16), None
     counts = np.diff(weights.indptr)
@@ -367,10 +367,11 @@ def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarra
 
 def _queries(X: Matrix, level: ChunkedWeights) -> Any:
     """What the native core takes rows as."""
+    if not issparse(X):
+        X = np.ascontiguousarray(X, dtype=np.float32)
     if X.ndim != 2 or X.shape[1] != level.n_features_:
         raise ShapeError(f"X is {X.shape} but the weights have {level.n_features_} features")
     if not issparse(X):
-        X = np.ascontiguousarray(X, dtype=np.float32)
         if not np.isfinite(X).all():
             raise DataError("X holds a value that is not a finite number")
         return X
