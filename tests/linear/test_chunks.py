@@ -1,5 +1,7 @@
 """Chunked weights and tree search against slow twins in float64."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -201,9 +203,7 @@ def probability_tree(*levels):
     ]
 
 
-TOY = probability_tree(
-    ([0.9], [0, 1]), ([0.8, 0.6], [0, 2]), ([0.5, 0.7, 0.95, 0.1], [0, 2, 4])
-)
+TOY = probability_tree(([0.9], [0, 1]), ([0.8, 0.6], [0, 2]), ([0.5, 0.7, 0.95, 0.1], [0, 2, 4]))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -375,7 +375,9 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 20)))
     levels, labels = random_tree(rng, depth=2, width=12)
     tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
-    learned = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in tree[1].learned().items()}
+    learned = {
+        k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in tree[1].learned().items()
+    }
     names = [k for k, v in learned.items() if isinstance(v, np.ndarray) and v.size]
     for _ in range(data.draw(st.integers(1, 3))):
         raw = learned[data.draw(st.sampled_from(names))]
