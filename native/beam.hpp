@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"

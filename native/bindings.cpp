@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "beam.hpp"
+#include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "inverted_index.hpp"
 #include "metrics.hpp"
@@ -447,7 +448,7 @@ NB_MODULE(_native, m) {
         "ids"_a, "similarities"_a, "power"_a, "starts"_a, "labels"_a, "relevances"_a, "prior"_a,
         "by_prior"_a, "k"_a);
 
-    // --- chunked weights and trees (chunks.hpp, beam.hpp)
+    // --- chunked weights and trees (chunks.hpp, chunk_scores.hpp, beam.hpp)
     m.def("build_chunks", &built_chunks<float>, "starts"_a, "columns"_a,
           nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
     m.def("build_chunks", &built_chunks<std::uint16_t>, "starts"_a, "columns"_a,

@@ -375,9 +375,7 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 20)))
     levels, labels = random_tree(rng, depth=2, width=12)
     tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
-    learned = {
-        k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in tree[1].learned().items()
-    }
+    learned = deepcopy(tree[1].learned())
     names = [k for k, v in learned.items() if isinstance(v, np.ndarray) and v.size]
     for _ in range(data.draw(st.integers(1, 3))):
         raw = learned[data.draw(st.sampled_from(names))]

@@ -228,7 +228,7 @@ def beam_search(
     post: str = "l3-hinge",
     bias: float = 1.0,
     exact: bool = False,
-    weights: np.ndarray | Sequence[np.ndarray] | None = None,
+    weights: Any = None,
     n_labels: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best labels of each row of X in a tree.
@@ -257,8 +257,8 @@ def beam_search(
         Best-first search instead: the exact k best, however many parents that takes (Jasinska et
         al. 2016). `beam` has no effect.
     weights : float array (labels,), optional
-        Of labels, not negative; with `exact`, the score of a label is multiplied by its weight.
-        `subtree_weights` of them saves the pass over all nodes in every call.
+        With `exact`: what the score of each label is multiplied by, not negative. What
+        `subtree_weights` makes of them may be given instead: that takes a pass over all nodes.
     n_labels : int, optional
         The number of labels. None: as many as leaves.
 
@@ -303,11 +303,10 @@ def beam_search(
     if not exact:
         ids, scores = _native.beam_search(*arguments, int(beam))
     else:
-        if weights is None:
-            weights = []
-        elif isinstance(weights, np.ndarray):
+        prepared = isinstance(weights, list) and all(isinstance(w, np.ndarray) for w in weights)
+        if weights is not None and not prepared:
             weights = subtree_weights(levels, labels, weights)
-        ids, scores = _native.best_first_search(*arguments, weights)
+        ids, scores = _native.best_first_search(*arguments, [] if weights is None else weights)
     if found < k:
         left = ((0, 0), (0, k - found))
         ids = np.pad(ids, left, constant_values=count)
@@ -316,7 +315,7 @@ def beam_search(
 
 
 def subtree_weights(
-    levels: Sequence[ChunkedWeights], label_of_leaf: Any, weights: np.ndarray
+    levels: Sequence[ChunkedWeights], label_of_leaf: Any, weights: Any
 ) -> list[np.ndarray]:
     """The logarithm of the largest label weight below each node, an array a level.
 
