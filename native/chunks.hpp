@@ -30,9 +30,8 @@ inline float widen(float weight) { return weight; }
 inline float widen(std::int8_t weight) { return weight; }
 inline float widen(Half weight) {
     // The exponent's bias differs by 112; a product with 2^112 also puts subnormals right.
-    const auto magnitude = static_cast<std::uint32_t>(weight.bits & 0x7fff) << 13;
-    const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-    return weight.bits & 0x8000 ? -value : value;
+    const std::uint32_t sign = weight.bits & 0x8000, magnitude = weight.bits & 0x7fff;
+    return std::bit_cast<float>(sign << 16 | magnitude << 13) * 0x1p112f;
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_entry() {
