@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
@@ -297,7 +298,7 @@ class BeamSearch {
         }
     }
 
-    static constexpr std::size_t few = 8;
+    static constexpr std::size_t few = 48;
     static constexpr std::size_t most_scores = std::size_t{1} << 22;  // held at once
 
     const Tree& tree_;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "beam.hpp"
+#include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "clustering.hpp"
 #include "groups.hpp"
@@ -480,6 +481,7 @@ NB_MODULE(_native, m) {
         "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "logistic"_a,
         "eps"_a, "bias"_a, "prune"_a);
     // --- chunked weights and trees (chunks.hpp, beam.hpp)
+    // --- chunked weights and trees (chunks.hpp, chunk_scores.hpp, beam.hpp)
     m.def("build_chunks", &built_chunks<float>, "starts"_a, "columns"_a,
           nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
     m.def("build_chunks", &built_chunks<std::uint16_t>, "starts"_a, "columns"_a,

@@ -171,11 +171,12 @@ class ChunkedWeights(Component):
         float32 array
             The scores of the first pair's children, then those of the second's, and so on.
         """
+        self.check_fitted()
         rows, parents = (np.ascontiguousarray(pair, dtype=np.int64) for pair in (rows, parents))
         if rows.ndim != 1 or rows.shape != parents.shape:
             raise ShapeError(f"rows are {rows.shape} but parents {parents.shape}")
         scores: np.ndarray = _native.score_pairs(
-            self._arrays(), _queries(X, self), _bias(bias), rows, parents
+            self._arrays, _queries(X, self), _bias(bias), rows, parents
         )
         return scores
 
@@ -203,12 +204,9 @@ class ChunkedWeights(Component):
             check("scales_", (np.float32,), self.n_nodes)
         elif hasattr(self, "scales_"):
             raise ValueError(f"scales_ of {owner} are for int8, not {self.precision}")
-
-    def _arrays(self) -> tuple[Any, ...]:
-        """What the native core takes a level as."""
-        self.check_fitted()
         weights = self.entry_weights_
-        return (
+        # What the native core takes a level as; kept, as it is asked for with every query.
+        self._arrays = (
             self.child_starts_,
             self.chunk_starts_,
             self.row_features_,
@@ -222,7 +220,7 @@ class ChunkedWeights(Component):
 
 def beam_search(
     levels: Sequence[ChunkedWeights],
-    label_of_leaf: np.ndarray,
+    label_of_leaf: Any,
     X: Matrix,
     k: int,
     *,
@@ -230,7 +228,7 @@ def beam_search(
     post: str = "l3-hinge",
     bias: float = 1.0,
     exact: bool = False,
-    weights: np.ndarray | Sequence[np.ndarray] | None = None,
+    weights: Any = None,
     n_labels: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best labels of each row of X in a tree.
@@ -259,8 +257,8 @@ def beam_search(
         Best-first search instead: the exact k best, however many parents that takes (Jasinska et
         al. 2016). `beam` has no effect.
     weights : float array (labels,), optional
-        Of labels, not negative; with `exact`, the score of a label is multiplied by its weight.
-        `subtree_weights` of them saves the pass over all nodes in every call.
+        With `exact`: what the score of each label is multiplied by, not negative. What
+        `subtree_weights` makes of them may be given instead: that takes a pass over all nodes.
     n_labels : int, optional
         The number of labels. None: as many as leaves.
 
@@ -294,7 +292,7 @@ def beam_search(
     count = len(labels) if n_labels is None else int(n_labels)
     found = max(1, min(int(k), count))  # more would only be padding
     arguments = (
-        [level._arrays() for level in levels],
+        [level._arrays for level in levels],
         labels,
         count,
         POSTPROCESSORS.index(post),
@@ -305,11 +303,10 @@ def beam_search(
     if not exact:
         ids, scores = _native.beam_search(*arguments, int(beam))
     else:
-        if weights is None:
-            weights = []
-        elif isinstance(weights, np.ndarray):
+        prepared = isinstance(weights, list) and all(isinstance(w, np.ndarray) for w in weights)
+        if weights is not None and not prepared:
             weights = subtree_weights(levels, labels, weights)
-        ids, scores = _native.best_first_search(*arguments, weights)
+        ids, scores = _native.best_first_search(*arguments, [] if weights is None else weights)
     if found < k:
         left = ((0, 0), (0, k - found))
         ids = np.pad(ids, left, constant_values=count)
@@ -318,7 +315,7 @@ def beam_search(
 
 
 def subtree_weights(
-    levels: Sequence[ChunkedWeights], label_of_leaf: np.ndarray, weights: np.ndarray
+    levels: Sequence[ChunkedWeights], label_of_leaf: Any, weights: Any
 ) -> list[np.ndarray]:
     """The logarithm of the largest label weight below each node, an array a level.
 
@@ -355,7 +352,7 @@ def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarra
         return values, None
     if precision == "float16":
         largest = float(np.abs(values).max(initial=0))
-        if largest > np.finfo(np.float16).max:
+        if largest > float(np.finfo(np.float16).max):
             raise DataError(f"a weight of {largest:g} is too large for float16")
         return values.astype(np.float16).view(np.uint16), None
     counts = np.diff(weights.indptr)
@@ -369,10 +366,11 @@ def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarra
 
 def _queries(X: Matrix, level: ChunkedWeights) -> Any:
     """What the native core takes rows as."""
+    if not issparse(X):
+        X = np.ascontiguousarray(X, dtype=np.float32)
     if X.ndim != 2 or X.shape[1] != level.n_features_:
         raise ShapeError(f"X is {X.shape} but the weights have {level.n_features_} features")
     if not issparse(X):
-        X = np.ascontiguousarray(X, dtype=np.float32)
         if not np.isfinite(X).all():
             raise DataError("X holds a value that is not a finite number")
         return X

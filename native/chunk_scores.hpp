@@ -1,0 +1,460 @@
+// The scores of a parent's children, from chunked weights.
+//
+// Scores are summed in the order of features, every product rounded before it is added (never
+// fused, whatever the processor can do), and adding a zero changes nothing: every way to find and
+// to add the rows gives the same bits.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "chunks.hpp"
+#include "parallel.hpp"
+#include "ranked.hpp"
+
+namespace megalabel {
+
+// --- queries
+
+// Rows to be scored, sparse or dense, each with the same bias at the end.
+struct Queries {
+    SparseRows sparse;
+    std::span<const float> dense;  // n rows of the width, where there are no sparse ones
+    std::size_t n;
+    float bias;
+
+    bool is_dense() const { return sparse.starts.empty(); }
+    std::size_t width() const { return sparse.width; }
+
+    // After this, all rows and columns of sparse queries are known to lie inside.
+    void check() const {
+        if (is_dense()) {
+            if (dense.size() != n * width())
+                throw std::invalid_argument("the queries are not n rows of the width");
+            return;
+        }
+        sparse.check();
+        if (sparse.size() != n) throw std::invalid_argument("the queries are not n rows");
+        parallel_for(n, 4096, [&](std::size_t begin, std::size_t end) {
+            for (std::size_t i = begin; i < end; ++i) {
+                auto [from, to] = sparse.row(i);
+                std::uint32_t largest = 0;
+                for (std::size_t p = from; p < to; ++p)
+                    largest = std::max(largest, static_cast<std::uint32_t>(sparse.columns[p]));
+                if (from < to && largest >= width())
+                    throw std::invalid_argument("a query has a column outside the width of " +
+                                                std::to_string(width()));
+            }
+        });
+    }
+
+    // The columns and values of a sparse query.
+    std::pair<std::span<const std::int32_t>, std::span<const float>> row(std::size_t i) const {
+        const auto begin = static_cast<std::size_t>(sparse.starts[i]);
+        const auto size = static_cast<std::size_t>(sparse.starts[i + 1]) - begin;
+        return {sparse.columns.subspan(begin, size), sparse.values.subspan(begin, size)};
+    }
+    std::size_t nonzeros(std::size_t i) const {
+        return is_dense() ? width()
+                          : static_cast<std::size_t>(sparse.starts[i + 1] - sparse.starts[i]);
+    }
+};
+
+// --- sums; in this section products are rounded before they are added
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+// Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
+// outside the entries or an entry belongs to none of the children.
+template <class Child, class Weight>
+bool add_rows(const std::int64_t* row_starts, const Child* children, const Weight* weights,
+              std::size_t entries, const std::uint32_t* rows, const float* values,
+              std::size_t count, float* sums, std::size_t sums_count) {
+    constexpr std::size_t ahead = 8;  // rows are short and far apart: fetch those to come
+    for (std::size_t h = 0; h < count; ++h) {
+        if (h + ahead < count) {
+            const std::int64_t next = row_starts[rows[h + ahead]];
+            // Fetching from anywhere is harmless.
+            __builtin_prefetch(children + next);
+            __builtin_prefetch(weights + next);
+        }
+        const auto begin = static_cast<std::size_t>(row_starts[rows[h]]);
+        const auto end = static_cast<std::size_t>(row_starts[rows[h] + 1]);
+        if (begin > end || end > entries) [[unlikely]]
+            return false;
+        const float value = values[h];
+        for (std::size_t e = begin; e < end; ++e) {
+            const std::size_t child = children[e];
+            if (child >= sums_count) [[unlikely]]
+                return false;
+            const float product = value * widen(weights[e]);
+            sums[child] += product;
+        }
+    }
+    return true;
+}
+
+// Several numbers at once, and the same lying anywhere in an array; spelt out where they are used,
+// as `auto` and templates forget that.
+typedef float Floats16 __attribute__((vector_size(64)));
+typedef float Floats8 __attribute__((vector_size(32)));
+typedef Floats16 Floats16Anywhere __attribute__((aligned(4), may_alias));
+typedef Floats8 Floats8Anywhere __attribute__((aligned(4), may_alias));
+
+// The same for rows written out: table[row][child], `stride` children, a multiple of 8.
+MEGALABEL_CLONES inline void add_table_rows(const float* table, std::size_t stride,
+                                            const std::uint32_t* rows, const float* values,
+                                            std::size_t count, float* sums) {
+    std::size_t c = 0;
+    for (; c + 64 <= stride; c += 64) {
+        Floats16Anywhere* out = reinterpret_cast<Floats16Anywhere*>(sums + c);
+        Floats16 sum0 = out[0], sum1 = out[1], sum2 = out[2], sum3 = out[3];
+        for (std::size_t h = 0; h < count; ++h) {
+            const Floats16Anywhere* row =
+                reinterpret_cast<const Floats16Anywhere*>(table + rows[h] * stride + c);
+            sum0 += values[h] * row[0];
+            sum1 += values[h] * row[1];
+            sum2 += values[h] * row[2];
+            sum3 += values[h] * row[3];
+        }
+        out[0] = sum0, out[1] = sum1, out[2] = sum2, out[3] = sum3;
+    }
+    for (; c + 16 <= stride; c += 16) {
+        Floats16Anywhere* out = reinterpret_cast<Floats16Anywhere*>(sums + c);
+        Floats16 sum = *out;
+        for (std::size_t h = 0; h < count; ++h)
+            sum += values[h] *
+                   *reinterpret_cast<const Floats16Anywhere*>(table + rows[h] * stride + c);
+        *out = sum;
+    }
+    if (c < stride) {
+        Floats8Anywhere* out = reinterpret_cast<Floats8Anywhere*>(sums + c);
+        Floats8 sum = *out;
+        for (std::size_t h = 0; h < count; ++h)
+            sum +=
+                values[h] * *reinterpret_cast<const Floats8Anywhere*>(table + rows[h] * stride + c);
+        *out = sum;
+    }
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+// --- scoring
+
+// What one thread needs to score. Between calls all of `query` is zero and all of `row_of` is -1.
+struct ScoreScratch {
+    // Rows of a chunk that a query has, with the query's values.
+    struct Hits {
+        std::vector<std::uint32_t> rows;
+        std::vector<float> values;
+        std::size_t count = 0;
+
+        void start(std::size_t most) {
+            if (rows.size() < most) rows.resize(most), values.resize(most);
+            count = 0;
+        }
+        // Keeps the pair if it is wanted; without a branch, as half of them may not be.
+        void add(std::size_t row, float value, bool wanted) {
+            rows[count] = static_cast<std::uint32_t>(row);
+            values[count] = value;
+            count += wanted;
+        }
+    };
+
+    Hits hits;
+    std::vector<float> query;          // the one query being answered, by feature
+    std::vector<std::int32_t> row_of;  // the chunk's row of each feature
+    std::vector<float> table;          // a chunk written out, a row a feature
+    std::vector<float> sums;
+
+    // Kept for the next call: a single query must not pay for memory as long as the features.
+    static ScoreScratch& mine() {
+        thread_local ScoreScratch scratch;
+        return scratch;
+    }
+};
+
+// Writes a sparse query out by feature, for as long as this lives.
+class SpreadQuery {
+  public:
+    SpreadQuery(const Queries& queries, std::size_t i, ScoreScratch& scratch)
+        : scratch_(scratch), columns_(queries.row(i).first) {
+        if (scratch.query.size() <= queries.width()) scratch.query.resize(queries.width() + 1);
+        auto values = queries.row(i).second;
+        for (std::size_t p = 0; p < columns_.size(); ++p)
+            scratch.query[static_cast<std::size_t>(columns_[p])] = values[p];
+    }
+    ~SpreadQuery() {
+        for (auto column : columns_) scratch_.query[static_cast<std::size_t>(column)] = 0;
+    }
+    SpreadQuery(const SpreadQuery&) = delete;
+    SpreadQuery& operator=(const SpreadQuery&) = delete;
+
+  private:
+    ScoreScratch& scratch_;
+    std::span<const std::int32_t> columns_;
+};
+
+// -1 where there are none; what is negative counts as very large.
+MEGALABEL_CLONES inline std::int64_t largest_feature(const std::int32_t* features, std::size_t n) {
+    std::uint32_t largest = 0;
+    for (std::size_t i = 0; i < n; ++i)
+        largest = std::max(largest, static_cast<std::uint32_t>(features[i]));
+    return n == 0 ? -1 : static_cast<std::int64_t>(largest);
+}
+
+// Scores the children of one parent for one query after the other.
+class ParentScorer {
+  public:
+    ParentScorer(const ChunkedWeights& weights, std::size_t parent, const Queries& queries,
+                 ScoreScratch& scratch)
+        : weights_(weights), chunk_(weights.chunk(parent)), queries_(queries), scratch_(scratch) {
+        auto features = weights.row_features.subspan(chunk_.first_row, chunk_.rows);
+        features_ = features.data();
+        // The bias has the highest number, so its row can only be the last.
+        feature_rows_ = chunk_.rows;
+        if (!features.empty() && features.back() == static_cast<std::int32_t>(weights.width)) {
+            --feature_rows_;
+            has_bias_ = queries.bias != 0;
+        }
+        stride_ = (chunk_.children + 7) & ~std::size_t{7};
+    }
+    ~ParentScorer() {
+        if (mapped_)
+            for (std::size_t r = 0; r < feature_rows_; ++r)
+                scratch_.row_of[static_cast<std::size_t>(features_[r])] = -1;
+    }
+    ParentScorer(const ParentScorer&) = delete;
+    ParentScorer& operator=(const ParentScorer&) = delete;
+
+    const Chunk& chunk() const { return chunk_; }
+
+    // Gets ready for several queries with so many features in all, where that costs less than it
+    // saves.
+    void prepare(std::size_t queries, std::size_t nonzeros) {
+        if (!queries_.is_dense() && 2 * chunk_.rows < nonzeros * search_steps(1)) map();
+        write_out(std::min(nonzeros, queries * chunk_.rows));
+    }
+
+    // The scores of query i; `spread` says that the scratch holds it by feature.
+    void score(std::size_t i, bool spread, float* out) {
+        if (queries_.is_dense())
+            scan(queries_.dense.data() + i * queries_.width());
+        else if (mapped_)
+            look_up(i);
+        else if (spread && chunk_.rows < queries_.nonzeros(i) * search_steps(queries_.nonzeros(i)))
+            scan(scratch_.query.data());
+        else
+            search(i);
+        if (has_bias_) scratch_.hits.add(feature_rows_, queries_.bias, true);
+        scratch_.sums.assign(stride_, 0.0f);
+        if (written_out_)
+            add_table_rows(scratch_.table.data(), stride_, scratch_.hits.rows.data(),
+                           scratch_.hits.values.data(), scratch_.hits.count, scratch_.sums.data());
+        else
+            add_entries();
+        if (weights_.scales.empty()) {
+            std::copy_n(scratch_.sums.data(), chunk_.children, out);
+        } else {
+            const float* scales = weights_.scales.data() + chunk_.first_child;
+            for (std::size_t c = 0; c < chunk_.children; ++c) out[c] = scratch_.sums[c] * scales[c];
+        }
+    }
+
+  private:
+    // About what it costs to find a feature by galloping, in loads from a list read in order.
+    std::size_t search_steps(std::size_t nonzeros) const {
+        return 4 + 4 * static_cast<std::size_t>(std::bit_width(chunk_.rows / (nonzeros + 1)));
+    }
+
+    // Before a feature is used as a position.
+    void check_features() {
+        if (largest_feature(features_, feature_rows_) >= static_cast<std::int64_t>(weights_.width))
+            throw std::invalid_argument("a weight belongs to a feature outside the width of " +
+                                        std::to_string(weights_.width));
+    }
+
+    void map() {
+        check_features();
+        auto& row_of = scratch_.row_of;
+        if (row_of.size() <= weights_.width) row_of.resize(weights_.width + 1, -1);
+        mapped_ = true;
+        for (std::size_t r = 0; r < feature_rows_; ++r)
+            row_of[static_cast<std::size_t>(features_[r])] = static_cast<std::int32_t>(r);
+    }
+
+    // Writes the chunk out as a table: all children of a row are then added at once. Figures are
+    // about processor cycles.
+    void write_out(std::size_t hits) {
+        const std::size_t cells = chunk_.rows * stride_;
+        if (chunk_.rows == 0 || cells > most_cells) return;
+        const std::size_t begin = weights_.row(chunk_.first_row).first;
+        const std::size_t end = weights_.row(chunk_.first_row + chunk_.rows - 1).second;
+        if (end < begin) throw_entry();
+        const std::size_t entries = end - begin;
+        const std::size_t by_entry = hits * (12 + 2 * entries / chunk_.rows);
+        const std::size_t by_table = hits * (2 + stride_ / 16) + 3 * entries + cells / 8;
+        if (by_entry < by_table) return;
+        scratch_.table.assign(cells, 0.0f);
+        std::visit(
+            [&](auto children, auto weights) {
+                for (std::size_t r = 0; r < chunk_.rows; ++r) {
+                    const auto [from, to] = weights_.row(chunk_.first_row + r);
+                    float* row = scratch_.table.data() + r * stride_;
+                    for (std::size_t e = from; e < to; ++e) {
+                        if (children[e] >= chunk_.children) throw_entry();
+                        row[children[e]] = widen(weights[e]);
+                    }
+                }
+            },
+            weights_.entry_children, weights_.entry_weights);
+        written_out_ = true;
+    }
+
+    // Three ways to find the rows that a query has: all of the chunk's rows looked up in the query,
+    // all of the query's features looked up in the map, or searched for.
+    void scan(const float* query) {
+        check_features();
+        auto& hits = scratch_.hits;
+        hits.start(chunk_.rows + 1);
+        for (std::size_t r = 0; r < feature_rows_; ++r) {
+            const float value = query[features_[r]];
+            hits.add(r, value, value != 0);
+        }
+    }
+
+    void look_up(std::size_t i) {
+        auto& hits = scratch_.hits;
+        auto [columns, values] = queries_.row(i);
+        hits.start(columns.size() + 2);
+        const std::int32_t* row_of = scratch_.row_of.data();
+        for (std::size_t p = 0; p < columns.size(); ++p) {
+            const std::int32_t row = row_of[columns[p]];
+            hits.add(static_cast<std::size_t>(row), values[p], row >= 0);
+        }
+    }
+
+    void search(std::size_t i) {
+        auto& hits = scratch_.hits;
+        auto [columns, values] = queries_.row(i);
+        hits.start(columns.size() + 2);
+        std::size_t at = 0;
+        for (std::size_t p = 0; p < columns.size() && at < feature_rows_; ++p) {
+            std::size_t step = 1;
+            while (at + step < feature_rows_ && features_[at + step] < columns[p]) step *= 2;
+            const std::int32_t* begin = features_ + at + step / 2;
+            const std::int32_t* end = features_ + std::min(feature_rows_, at + step + 1);
+            at = static_cast<std::size_t>(std::lower_bound(begin, end, columns[p]) - features_);
+            if (at < feature_rows_ && features_[at] == columns[p]) hits.add(at, values[p], true);
+        }
+    }
+
+    void add_entries() {
+        const auto& hits = scratch_.hits;
+        const bool inside = std::visit(
+            [&](auto children, auto weights) {
+                return add_rows(weights_.row_starts.data() + chunk_.first_row, children.data(),
+                                weights.data(), children.size(), hits.rows.data(),
+                                hits.values.data(), hits.count, scratch_.sums.data(),
+                                chunk_.children);
+            },
+            weights_.entry_children, weights_.entry_weights);
+        if (!inside) throw_entry();
+    }
+
+    static constexpr std::size_t most_cells = std::size_t{1} << 19;  // 2 MiB: a cache's worth
+
+    const ChunkedWeights& weights_;
+    const Chunk chunk_;
+    const Queries& queries_;
+    ScoreScratch& scratch_;
+    const std::int32_t* features_;
+    std::size_t feature_rows_;  // all but that of the bias
+    std::size_t stride_;
+    bool has_bias_ = false, mapped_ = false, written_out_ = false;
+};
+
+// Pairs of a query and a parent to be scored.
+struct Pair {
+    std::uint32_t query, parent;
+    std::size_t place;  // where the scores of the parent's children go
+};
+
+// Scores pairs, those of one parent together.
+inline void score_pairs(const ChunkedWeights& weights, const Queries& queries,
+                        std::span<const Pair> pairs, float* out) {
+    // A counting sort by parent.
+    std::vector<std::uint32_t> ends(weights.parents() + 1, 0);
+    for (const Pair& pair : pairs) ++ends[pair.parent + 1];
+    for (std::size_t p = 0; p < weights.parents(); ++p) ends[p + 1] += ends[p];
+    std::vector<std::uint32_t> order(pairs.size());
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+        order[ends[pairs[i].parent]++] = static_cast<std::uint32_t>(i);
+
+    // Pieces: some pairs of one parent; enough of them to be worth preparing for, but not so many
+    // that one thread works while others wait.
+    constexpr std::size_t most_pairs = 512, most_scores = std::size_t{1} << 18;
+    std::vector<std::uint32_t> pieces;
+    for (std::size_t begin = 0; begin < order.size();) {
+        const std::size_t parent = pairs[order[begin]].parent;
+        const std::size_t children = weights.chunk(parent).children;
+        const std::size_t most =
+            std::clamp<std::size_t>(most_scores / (children + 1), 1, most_pairs);
+        pieces.push_back(static_cast<std::uint32_t>(begin));
+        begin = std::min<std::size_t>(ends[parent], begin + most);
+    }
+    pieces.push_back(static_cast<std::uint32_t>(order.size()));
+    parallel_for(pieces.size() - 1, 1, [&](std::size_t piece, std::size_t) {
+        const std::size_t begin = pieces[piece], end = pieces[piece + 1];
+        ParentScorer scorer(weights, pairs[order[begin]].parent, queries, ScoreScratch::mine());
+        std::size_t nonzeros = 0;
+        for (std::size_t i = begin; i < end; ++i)
+            nonzeros += queries.nonzeros(pairs[order[i]].query);
+        if (end - begin > 1) scorer.prepare(end - begin, nonzeros);
+        for (std::size_t i = begin; i < end; ++i) {
+            const Pair& pair = pairs[order[i]];
+            scorer.score(pair.query, false, out + pair.place);
+        }
+    });
+}
+
+// The same for pairs as Python has them; the scores follow each other.
+inline std::vector<float> score_pairs(const ChunkedWeights& weights, const Queries& queries,
+                                      std::span<const std::int64_t> rows,
+                                      std::span<const std::int64_t> parents) {
+    weights.check();
+    queries.check();
+    if (weights.width != queries.width())
+        throw std::invalid_argument("weights and queries differ in their number of features");
+    if (rows.size() != parents.size() || rows.size() > 0xffffffff)
+        throw std::invalid_argument("pairs must be a row and a parent each");
+    std::vector<Pair> pairs;
+    pairs.reserve(rows.size());
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (static_cast<std::size_t>(rows[i]) >= queries.n ||
+            static_cast<std::size_t>(parents[i]) >= weights.parents())
+            throw std::invalid_argument("pair " + std::to_string(i) + " is outside the matrices");
+        pairs.push_back(
+            {static_cast<std::uint32_t>(rows[i]), static_cast<std::uint32_t>(parents[i]), place});
+        place += weights.chunk(static_cast<std::size_t>(parents[i])).children;
+    }
+    std::vector<float> scores(place);
+    score_pairs(weights, queries, pairs, scores.data());
+    return scores;
+}
+
+}  // namespace megalabel

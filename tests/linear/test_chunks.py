@@ -1,0 +1,399 @@
+"""Chunked weights and tree search against slow twins in float64."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from scipy.sparse import random as random_csr
+
+from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError
+from megalabel.linear.chunks import (
+    POSTPROCESSORS,
+    PRECISIONS,
+    ChunkedWeights,
+    beam_search,
+    subtree_weights,
+)
+
+TRANSFORMS = {
+    "l1-hinge": lambda v: -np.maximum(0, 1 - v),
+    "l2-hinge": lambda v: -(np.maximum(0, 1 - v) ** 2),
+    "l3-hinge": lambda v: -(np.maximum(0, 1 - v) ** 3),
+    "l4-hinge": lambda v: -(np.maximum(0, 1 - v) ** 4),
+    "sigmoid": lambda v: -np.logaddexp(0, -v),
+    "noop": lambda v: v,
+}
+
+
+def matrix(rows, columns, density, rng):
+    made = random_csr(rows, columns, density, format="csr", dtype=np.float32, random_state=rng)
+    made.data = rng.normal(size=made.nnz).astype(np.float32)
+    return made
+
+
+def cleared(made, first, last):
+    """The matrix with nothing in some rows."""
+    made.data[made.indptr[first] : made.indptr[last]] = 0
+    made.eliminate_zeros()
+    return made
+
+
+def random_tree(rng, depth, width=30, roots=1, density=0.3):
+    """Ragged levels of weights, with children counts from 1 (at times 0), and shuffled labels."""
+    levels, parents = [], roots
+    for level in range(depth):
+        counts = rng.integers(0 if level == depth - 1 and parents > 1 else 1, 6, parents)
+        counts[0] = max(1, counts[0])
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        weights = matrix(starts[-1], width + 1, density, rng)
+        levels.append((cleared(weights, 0, starts[1]), starts))  # an empty chunk
+        parents = int(starts[-1])
+    return levels, rng.permutation(parents).astype(np.int32)
+
+
+def built(levels, precision="float32"):
+    return [ChunkedWeights.build(*level, precision) for level in levels]
+
+
+def margins(weights, X, bias):
+    X = X.toarray() if hasattr(X, "toarray") else X
+    X = np.hstack([X, np.full((len(X), 1), bias)]).astype(np.float64)
+    return X @ weights.toarray().astype(np.float64).T
+
+
+def log_scores(levels, X, post, bias):
+    """Log scores of all nodes of every level, in float64."""
+    above, result = np.zeros((X.shape[0], len(levels[0][1]) - 1)), []
+    for weights, starts in levels:
+        own = TRANSFORMS[post](margins(weights, X, bias))
+        parent = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        above = own if post == "noop" else own + above[:, parent]
+        result.append(above)
+    return result
+
+
+def twin(levels, labels, X, k, beam, post, bias):
+    ids = np.full((X.shape[0], k), len(labels), np.int32)
+    scores = np.full((X.shape[0], k), -np.inf)
+    every = log_scores(levels, X, post, bias)
+    for i in range(X.shape[0]):
+        alive = np.arange(len(levels[0][1]) - 1)
+        for t, (_, starts) in enumerate(levels):
+            last = t == len(levels) - 1
+            nodes = np.concatenate([np.arange(starts[p], starts[p + 1]) for p in alive])
+            numbers = labels[nodes] if last else nodes
+            order = np.lexsort((numbers, -every[t][i, nodes].astype(np.float32)))
+            alive = nodes[order][: k if last else beam]
+        ids[i, : len(alive)] = labels[alive]
+        scores[i, : len(alive)] = every[-1][i, alive]
+    return ids, scores if post == "noop" else np.where(ids < len(labels), np.exp(scores), -np.inf)
+
+
+def assert_same(answer, expected):
+    ids, scores = answer
+    assert ids.dtype == np.int32
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, expected[1], rtol=1e-4, atol=1e-6)
+    differ = ids != expected[0]  # only near ties
+    np.testing.assert_allclose(scores[differ], expected[1][differ], rtol=1e-4, atol=1e-6)
+    assert differ.mean() < 0.02
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_beam_search_finds_what_the_twin_finds(seed):
+    rng = np.random.default_rng(seed)
+    levels, labels = random_tree(rng, depth=1 + seed % 4, roots=1 + 2 * (seed == 5))
+    X = cleared(matrix(60, 30, 0.3, rng), 2, 3)
+    k, beam = int(rng.integers(1, 12)), int(rng.integers(1, 6))
+    for post in POSTPROCESSORS:
+        for rows in (X, X.toarray(), X[:3]):
+            answer = beam_search(built(levels), labels, rows, k, beam=beam, post=post, bias=0.5)
+            assert_same(answer, twin(levels, labels, rows, k, beam, post, 0.5))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_threads_batches_and_form_change_nothing(precision, threads):
+    rng = np.random.default_rng(1)
+    starts = [[0, 7], np.arange(0, 211, 30), np.sort(rng.integers(0, 4000, 211))]
+    starts[2][0], starts[2][-1] = 0, 4000
+    levels = [(matrix(s[-1], 301, 0.2, rng), s) for s in starts]
+    labels, X = rng.permutation(4000).astype(np.int32), matrix(1500, 300, 0.1, rng)
+    tree = built(levels, precision)
+    for options in ({"post": "sigmoid"}, {"post": "noop"}, {"post": "l3-hinge", "exact": True}):
+        threads(1)
+        ids, scores = beam_search(tree, labels, X, 10, beam=5, **options)
+        threads(3)
+        for rows, form in (
+            (slice(0, 1500), csr_matrix),
+            (slice(0, 1500), csr_matrix.toarray),
+            (slice(100, 105), csr_matrix),
+            (slice(100, 105), csr_matrix.toarray),
+            (slice(7, 8), csr_matrix),
+            (slice(200, 270), csr_matrix),
+        ):
+            again = beam_search(tree, labels, form(X[rows]), 10, beam=5, **options)
+            np.testing.assert_array_equal(again[0], ids[rows])
+            np.testing.assert_array_equal(again[1], scores[rows])
+
+
+@pytest.mark.parametrize("density", [0.001, 0.05, 0.9])
+@pytest.mark.parametrize("nonzeros", [1, 20, 300])
+def test_every_way_to_score_gives_the_same_bits(density, nonzeros):
+    rng = np.random.default_rng(0)
+    level = ChunkedWeights.build(matrix(60, 301, density, rng), [0, 1, 4, 4, 60])
+    X = matrix(40, 300, nonzeros / 300, rng)
+    rows, parents = np.repeat(np.arange(40), 4), np.tile(np.arange(4), 40)
+    together = level.scores(X, rows, parents)
+    np.testing.assert_array_equal(level.scores(X.toarray(), rows, parents), together)
+    alone = [level.scores(X[i], [0], [p]) for i, p in zip(rows, parents, strict=True)]
+    np.testing.assert_array_equal(np.concatenate(alone), together)
+    expected = margins(level.to_csr(), X, 1.0)
+    np.testing.assert_allclose(together.reshape(40, 60), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("children", [3, 70000])
+def test_weights_come_back(precision, children):
+    rng = np.random.default_rng(children)
+    weights = cleared(matrix(children + 5, 41, 0.05, rng), 1, 2)
+    level = ChunkedWeights.build(weights, [0, children, children, children + 5], precision)
+    assert level.precision == precision
+    assert level.entry_children_.dtype == (np.uint16 if children < 65536 else np.int32)
+    assert (level.n_parents, level.n_nodes, level.n_features_) == (3, children + 5, 40)
+    back, error = level.to_csr(), abs(level.to_csr() - weights).toarray()
+    if precision == "float32":
+        assert (back != weights).nnz == 0
+    elif precision == "float16":
+        np.testing.assert_array_equal(back.data, weights.data.astype(np.float16))
+    else:
+        assert (error <= abs(weights).max(axis=1).toarray() / 253).all()
+    X = matrix(20, 40, 0.4, rng)
+    found = level.scores(X, np.arange(20), np.zeros(20))
+    expected = margins(back, X, 1.0)[:, :children]
+    np.testing.assert_allclose(found.reshape(20, -1), expected, atol=1e-4)
+
+
+def test_float16_is_read_without_help_of_the_processor():
+    every = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+    every = every[np.isfinite(every) & (every != 0)]
+    level = ChunkedWeights.build(csr_matrix(every[:, None]), [0, len(every)], "float16")
+    np.testing.assert_array_equal(level.scores(np.empty((1, 0)), [0], [0]), every)
+    with pytest.raises(DataError, match="70000 is too large for float16"):
+        ChunkedWeights.build(csr_matrix([[70000.0]]), [0, 1], "float16")
+
+
+def test_values_of_the_third_hinge():
+    level = ChunkedWeights.build(csr_matrix([[1.0, 0]]), [0, 1])
+    X = np.array([[-1.0], [0], [0.5], [1], [7]])
+    _, scores = beam_search([level], [0], X, 1)
+    np.testing.assert_allclose(scores[:, 0], [0.00034, 0.36788, 0.8825, 1, 1], atol=5e-6)
+
+
+def probability_tree(*levels):
+    """Levels whose nodes have the given probabilities whatever the query."""
+    return [
+        ChunkedWeights.build(
+            csr_matrix(np.array([[0, np.log(q / (1 - q))] for q in probabilities], np.float32)),
+            starts,
+        )
+        for probabilities, starts in levels
+    ]
+
+
+TOY = probability_tree(([0.9], [0, 1]), ([0.8, 0.6], [0, 2]), ([0.5, 0.7, 0.95, 0.1], [0, 2, 4]))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_toy_tree_of_probabilities(exact):
+    X = np.zeros((1, 1))
+    ids, scores = beam_search(TOY, range(4), X, 4, post="sigmoid", exact=exact)
+    assert ids.tolist() == [[2, 1, 0, 3]]
+    np.testing.assert_allclose(scores, [[0.513, 0.504, 0.36, 0.054]], rtol=1e-5)
+
+
+def test_a_heavy_label_is_found_below_a_light_node():
+    X, weights = np.zeros((1, 1)), np.array([1.0, 1, 1, 20])
+    ids, scores = beam_search(TOY, range(4), X, 2, post="sigmoid", exact=True, weights=weights)
+    assert ids.tolist() == [[3, 2]]
+    np.testing.assert_allclose(scores, [[1.08, 0.513]], rtol=1e-5)
+    # Labels without weight come last, by their numbers.
+    zero = np.array([0, 1.0, 0, 0])
+    ids, scores = beam_search(TOY, range(4), X, 4, post="sigmoid", exact=True, weights=zero)
+    assert ids.tolist() == [[1, 0, 2, 3]]
+    np.testing.assert_allclose(scores, [[0.504, 0, 0, 0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_search_is_brute_force(seed, weighted):
+    rng = np.random.default_rng(seed)
+    levels, labels = random_tree(rng, depth=1 + seed % 4)
+    X = matrix(50, 30, 0.3, rng)
+    weights = rng.exponential(size=len(labels)).astype(np.float32) ** 3
+    post = POSTPROCESSORS[seed % 5]
+    tree = built(levels)
+    k = int(rng.integers(1, 9))
+    every = np.exp(log_scores(levels, X, post, 1.0)[-1]) * (weights[labels] if weighted else 1)
+    given_weights = subtree_weights(tree, labels, weights) if seed % 2 else weights
+    ids, scores = beam_search(
+        tree, labels, X, k, post=post, exact=True, weights=given_weights if weighted else None
+    )
+    best = -np.sort(-every, axis=1)[:, :k]
+    np.testing.assert_allclose(scores[:, : best.shape[1]], best, rtol=1e-4, atol=1e-9)
+    leaf = np.argsort(labels)
+    found = ids[:, : best.shape[1]]
+    assert (np.diff(np.sort(found, axis=1), axis=1) > 0).all()  # none twice
+    own = np.take_along_axis(every, leaf[found], axis=1)
+    np.testing.assert_allclose(scores[:, : best.shape[1]], own, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("post", POSTPROCESSORS)
+def test_a_wide_beam_is_exhaustive_and_scores_fall_along_paths(post):
+    rng = np.random.default_rng(3)
+    levels, labels = random_tree(rng, depth=3)
+    X, tree = matrix(60, 30, 0.3, rng), built(levels)
+    every = log_scores(levels, X, post, 1.0)[-1]
+    everything = len(labels)
+    ids, scores = beam_search(tree, labels, X, everything, beam=everything, post=post)
+    assert (np.sort(ids, axis=1) == np.arange(everything)).all()
+    leaf_scores = np.empty_like(scores)
+    np.put_along_axis(leaf_scores, np.argsort(labels)[ids], scores, axis=1)
+    expected = every if post == "noop" else np.exp(every)
+    np.testing.assert_allclose(leaf_scores, expected, rtol=1e-4, atol=1e-6)
+    if post == "noop":
+        return
+    exact = beam_search(tree, labels, X, everything, post=post, exact=True)
+    np.testing.assert_array_equal(exact[0], ids)
+    np.testing.assert_array_equal(exact[1], scores)
+    inner = beam_search(tree[:2], np.arange(tree[1].n_nodes), X, tree[1].n_nodes, post=post)
+    inner_scores = np.empty_like(inner[1])
+    np.put_along_axis(inner_scores, inner[0], inner[1], axis=1)
+    parent = np.repeat(np.arange(tree[2].n_parents), np.diff(levels[2][1]))
+    assert (leaf_scores <= inner_scores[:, parent]).all()
+
+
+def test_ties_go_to_the_lower_label():
+    level = ChunkedWeights.build(csr_matrix(np.ones((40, 2), np.float32)), [0, 15, 40])
+    labels = np.arange(40)[::-1]
+    for options in ({"post": "l3-hinge"}, {"post": "noop"}, {"post": "sigmoid", "exact": True}):
+        for n in (1, 60):
+            ids, scores = beam_search([level], labels, np.ones((n, 1)), 5, **options)
+            assert (ids == np.arange(5)).all()
+            assert (scores == scores[0, 0]).all()
+
+
+def test_places_left_over_are_padded():
+    level = ChunkedWeights.build(csr_matrix([[1.0, 0]]), [0, 1])
+    for n in (1, 60):
+        ids, scores = beam_search([level], [0], np.ones((n, 1)), 3)
+        assert ids.tolist() == [[0, 1, 1]] * n
+        assert scores.tolist() == [[1, -np.inf, -np.inf]] * n
+    ids, _ = beam_search([level], [6], np.ones((1, 1)), 2, n_labels=9)
+    assert ids.tolist() == [[6, 9]]
+    ids, scores = beam_search([level], [0], np.ones((0, 1)), 3)
+    assert ids.shape == scores.shape == (0, 3)
+
+
+def test_scores_too_small_for_a_float_keep_their_order():
+    weights = csr_matrix(np.array([[0, -9.0], [0, -8], [0, -10]], np.float32))
+    ids, scores = beam_search([ChunkedWeights.build(weights, [0, 3])], range(3), [[0.0]], 3)
+    assert ids.tolist() == [[1, 0, 2]]
+    assert (scores == 0).all()
+
+
+def test_what_cannot_be_asked():
+    level = TOY[0]
+    X = np.zeros((1, 1))
+    for options, words in (
+        ({"k": 0}, "k must be"),
+        ({"beam": 0}, "beam must be"),
+        ({"post": "l5-hinge"}, "post must be one of 'l1-hinge'"),
+        ({"post": "noop", "exact": True}, "exact needs"),
+        ({"weights": np.ones(1)}, "exact=True"),
+        ({"bias": np.inf}, "bias must be"),
+        ({"weights": -np.ones(1), "exact": True}, "weights must be"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            beam_search([level], [0], X, **{"k": 1} | options)
+    with pytest.raises(ParameterError, match="at least one level"):
+        beam_search([], [0], X, 1)
+    with pytest.raises(ShapeError, match=r"\(1, 3\) but the weights have 1"):
+        beam_search([level], [0], np.zeros((1, 3)), 1)
+    with pytest.raises(DataError, match="finite"):
+        beam_search([level], [0], [[np.nan]], 1)
+    with pytest.raises(ValueError, match="4 nodes but 3 have a label"):
+        beam_search(TOY, range(3), X, 1)
+    with pytest.raises(ValueError, match="level 1 has 2 parents but the level above 1 nodes"):
+        beam_search([TOY[0], TOY[2]], range(4), X, 1)
+    with pytest.raises(ValueError, match="outside the 4 labels"):
+        beam_search(TOY, [0, 1, 2, 4], X, 4)
+    with pytest.raises(ValueError, match="outside the matrices"):
+        level.scores(X, [1], [0])
+    with pytest.raises(NotFittedError):
+        ChunkedWeights().scores(X, [0], [0])
+    with pytest.raises(NotFittedError):
+        ChunkedWeights().to_csr()
+
+
+def test_what_cannot_be_built():
+    weights = csr_matrix((3, 2), dtype=np.float32)
+    with pytest.raises(ShapeError, match="end at 2"):
+        ChunkedWeights.build(weights, [0, 2])
+    with pytest.raises(ValueError, match="must rise"):
+        ChunkedWeights.build(weights, [0, 4, 3])
+    with pytest.raises(ParameterError, match="precision must be one of"):
+        ChunkedWeights.build(weights, [0, 3], "float8")
+    with pytest.raises(ShapeError, match="bias"):
+        ChunkedWeights.build(csr_matrix((3, 0), dtype=np.float32), [0, 3])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_restored_from_its_learned_arrays(precision):
+    rng = np.random.default_rng(0)
+    level = ChunkedWeights.build(matrix(20, 9, 0.4, rng), [0, 5, 20], precision)
+    learned = level.learned()
+    for value in learned.values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    again = ChunkedWeights()
+    again.restore(learned)
+    X = matrix(3, 8, 0.5, rng)
+    np.testing.assert_array_equal(again.scores(X, [0, 2], [1, 0]), level.scores(X, [0, 2], [1, 0]))
+    for name, value in learned.items():
+        damaged = dict(learned)
+        damaged[name] = value[:-1].astype(np.float64) if isinstance(value, np.ndarray) else -1
+        with pytest.raises(ValueError, match=name):
+            ChunkedWeights().restore(damaged)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_arrays_give_an_error_or_an_answer(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 20)))
+    levels, labels = random_tree(rng, depth=2, width=12)
+    tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
+    learned = deepcopy(tree[1].learned())
+    names = [k for k, v in learned.items() if isinstance(v, np.ndarray) and v.size]
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw = learned[data.draw(st.sampled_from(names))]
+        place = data.draw(st.integers(0, raw.size - 1))
+        if raw.dtype.kind in "iu":
+            info = np.iinfo(raw.dtype)
+            near = st.integers(-3, 40).map(lambda v, low=info.min: max(v, low))
+            raw[place] = data.draw(st.one_of(st.sampled_from([info.min, info.max]), near))
+        else:
+            raw[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+    X = matrix(data.draw(st.sampled_from([1, 60])), 12, 0.5, rng)
+    X = data.draw(st.sampled_from([X, X.toarray()]))
+    exact = data.draw(st.booleans())
+    try:
+        with np.errstate(all="ignore"):
+            tree[1] = ChunkedWeights()
+            tree[1].restore(learned)
+            ids, _ = beam_search(tree, labels, X, 4, post="sigmoid", exact=exact)
+    except ValueError:
+        return
+    assert ((ids >= 0) & (ids <= len(labels))).all()
