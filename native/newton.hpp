@@ -174,7 +174,8 @@ MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float
             sums[2][k] += part_rr[k];
         }
     }
-    for (std::size_t k = 0; k < lanes; ++k) sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
+    for (std::size_t k = 0; k < lanes; ++k)
+        sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
 }
 
 // d = r + b * d, and p = d, where the next product starts from (the ridge's part of it).
