@@ -159,7 +159,10 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
-// Trains every label of every group. A label without positives gets a bias of -1 and nothing else.
+// The bias of a label without positives, which has no other weights: below any margin that is met.
+inline constexpr float never = -8;
+
+// Trains every label of every group.
 inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                                const newton::Options& options) {
     x.check();
@@ -250,7 +253,7 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                     auto& row = rows[label];
                     s.entries.clear();
                     if (s.problems[lane].positives.empty()) {
-                        s.entries.push_back({static_cast<std::int32_t>(x.width), -1.f});
+                        s.entries.push_back({static_cast<std::int32_t>(x.width), never});
                     } else {
                         for (std::size_t q = 0; q < local.width(); ++q) {
                             const float w = s.weights[q * lanes + lane];

@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +29,9 @@ from megalabel.base import (
     one_of,
 )
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
+from megalabel.data.corpus import canonical
 from megalabel.decision import TopK
-from megalabel.errors import DataError, ShapeError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Precomputed, Tfidf
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
@@ -38,6 +39,14 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _BATCH = 8192  # texts ranked at a time: bounds memory, changes no answer
+
+
+class Reason(NamedTuple):
+    """What one classifier made of a text: its margin, the bias in it, and the words' shares."""
+
+    margin: float
+    bias: float
+    words: list[tuple[str, float]]
 
 
 class Tagger(Component):
@@ -324,6 +333,34 @@ class Tagger(Component):
             k=k,
             probabilities=self.calibration_ is not None,
         )
+
+    def explain(self, text: str, label: str, words: int = 10) -> list[Reason]:
+        """Why a label was given, or was not: the words that spoke for and against it.
+
+        One reason for each classifier on the way: one for one-versus-all, several down a tree.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
+        >>> tagger = systems.create("dismec").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
+        >>> [reason] = tagger.explain("a blue dress", "dress")
+        >>> sorted((word, share > 0) for word, share in reason.words)
+        [('blue', False), ('dress', True)]
+        """
+        self.check_fitted()
+        explain = getattr(self.classifier_, "explain", None)
+        if explain is None:
+            raise ParameterError(f"{type(self.classifier_).__name__} has no words to explain by")
+        vector = canonical(self.features_.transform(_as_inputs([text])), "features")
+        names = getattr(self.features_, "terms_", None)
+        reasons = []
+        for step in explain(vector, self.labels.index(label)):
+            top = step.features[:words].tolist()
+            spelled = [str(i) if names is None else names[i].as_py() for i in top]
+            pairs = list(zip(spelled, step.contributions[:words].tolist(), strict=True))
+            reasons.append(Reason(step.margin, step.bias, pairs))
+        return reasons
 
     # ------------------------------------------------------------------ keeping
     def save(self, path: str | Path) -> None:

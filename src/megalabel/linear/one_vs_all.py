@@ -14,6 +14,7 @@ from megalabel.errors import ShapeError
 from megalabel.labels import jpv
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
+from megalabel.linear.explanation import Step, explain_path
 from megalabel.linear.prior import check_targets, check_width, clamped
 from megalabel.progress import progress
 
@@ -140,7 +141,7 @@ class OneVsAll(Classifier):
         return np.where(counts > 0, weights, 1.0)
 
     def rank(self, X: Matrix, k: int) -> Ranking:
-        """The k best labels of each row with their margins, or probabilities if logistic."""
+        """The k best labels of each row; scores estimate probabilities, and are not calibrated."""
         self.check_fitted()
         check_width(self, X, self.weights_.n_features_)
         ids, scores = beam_search(
@@ -152,10 +153,15 @@ class OneVsAll(Classifier):
             bias=self.bias,
         )
         if self.loss == "squared-hinge":
-            # the minimiser of the squared hinge is 2 P - 1
+            # the minimiser of the squared hinge is 2 P - 1 (Bartlett et al. 2006)
             present = ids < len(self.labels_)
-            scores[present] = (scores[present] + 1) / 2
+            scores[present] = np.clip((scores[present] + 1) / 2, 0, 1)
         return Ranking(ids, scores, self.labels_)
+
+    def explain(self, x: csr_matrix, label: int) -> list[Step]:
+        """The features of one row that spoke for and against a label."""
+        self.check_fitted()
+        return explain_path([self.weights_], [label], x, self.bias)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take weights and labels back; they must fit each other."""

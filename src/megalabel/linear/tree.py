@@ -14,6 +14,7 @@ from megalabel.errors import ShapeError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
+from megalabel.linear.explanation import Step, explain_path
 from megalabel.linear.prior import check_targets, check_width, clamped
 from megalabel.progress import progress
 
@@ -240,6 +241,16 @@ class TreeClassifier(Classifier):
             shape=(n, len(self.labels_)),
         )
         return Ranking.from_csr(total, k, self.labels_)
+
+    def explain(self, x: csr_matrix, label: int) -> list[Step]:
+        """The features of one row that spoke for and against each node on the way to a label,
+        in the first tree."""
+        self.check_fitted()
+        tree = self.trees_[0]
+        path = [int(tree.leaf_of_label[label])]
+        for starts in reversed(tree.levels_[1:]):
+            path.insert(0, int(np.searchsorted(starts, path[0], side="right")) - 1)
+        return explain_path(self.levels_[0], path, x, self.bias)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take trees and weights back; they must fit each other."""

@@ -60,7 +60,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['knn', 'prior']
+    ['bonsai', 'dismec', 'knn', 'ova-logistic', 'parabel', 'plt', 'prior', 'xr-linear']
     """
     return sorted(_all())
 

@@ -1,0 +1,54 @@
+"""Why a label: the features that spoke for and against it, step by step down the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.linear.chunks import ChunkedWeights
+
+
+@dataclass(frozen=True)
+class Step:
+    """One classifier on the way to a label."""
+
+    node: int
+    """The node's number on its level; on the last one, the label's place."""
+    margin: float
+    bias: float
+    features: np.ndarray
+    contributions: np.ndarray
+    """What each of the text's features adds to the margin, largest first by size."""
+
+
+def explain_path(
+    levels: Sequence[ChunkedWeights], path: Sequence[int], x: csr_matrix, bias: float
+) -> list[Step]:
+    """The steps down a path of nodes, one a level, for one row of features."""
+    steps = []
+    for level, node in zip(levels, path, strict=True):
+        features, weights = node_weights(level, node)
+        constant = float(weights[features == level.n_features_].sum()) * bias
+        _, at_x, at_w = np.intersect1d(x.indices, features, return_indices=True)
+        added = x.data[at_x].astype(np.float64) * weights[at_w]
+        order = np.argsort(-np.abs(added), kind="stable")
+        margin = float(added.sum()) + constant
+        steps.append(Step(int(node), margin, constant, x.indices[at_x][order], added[order]))
+    return steps
+
+
+def node_weights(level: ChunkedWeights, node: int) -> tuple[np.ndarray, np.ndarray]:
+    """The features that a node's classifier uses, and their weights; the bias has the number d."""
+    parent = int(np.searchsorted(level.child_starts_, node, side="right")) - 1
+    first, last = (int(level.chunk_starts_[parent + i]) for i in (0, 1))
+    starts = np.asarray(level.row_starts_[first : last + 1])
+    children = level.entry_children_[starts[0] : starts[-1]]
+    found = np.flatnonzero(children == node - level.child_starts_[parent])
+    rows = first + np.searchsorted(starts, starts[0] + found, side="right") - 1
+    weights = level.entry_weights_[starts[0] + found].astype(np.float64)
+    if level.precision == "int8":
+        weights = weights * level.scales_[node]
+    return np.asarray(level.row_features_[rows]), weights

@@ -1,0 +1,47 @@
+"""bonsai: linear classifiers down three shallow, wide trees of labels."""
+
+from __future__ import annotations
+
+from megalabel.linear import TreeClassifier
+from megalabel.systems import System
+from megalabel.systems.linear_parts import linear_tagger, plan_tree
+from megalabel.tagger import Tagger
+
+
+def bonsai(
+    *,
+    trees: int = 3,
+    arity: int = 100,
+    max_leaf: int = 100,
+    beam: int = 10,
+    cost: float = 1.0,
+    eps: float = 0.01,
+    prune: float = 0.1,
+    min_df: int | float = 1,
+    calibrate: bool = False,
+    seed: int = 0,
+) -> Tagger:
+    """Unbalanced k-means trees."""
+    classifier = TreeClassifier(
+        trees=trees,
+        shape="kmeans",
+        arity=arity,
+        max_leaf=max_leaf,
+        beam=beam,
+        post="l2-hinge",
+        cost=cost,
+        eps=eps,
+        prune=prune,
+        seed=seed,
+    )
+    return linear_tagger(classifier, "bonsai", min_df, calibrate, seed)
+
+
+SYSTEM = System(
+    name="bonsai",
+    summary="linear classifiers down three shallow, wide trees of labels, averaged",
+    paper="Khandagale et al. 2020",
+    cost="O(words of all texts x arity)",
+    build=bonsai,
+    plan=plan_tree,
+)

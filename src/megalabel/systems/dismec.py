@@ -1,0 +1,33 @@
+"""dismec: one linear classifier a label on all texts, with the squared hinge."""
+
+from __future__ import annotations
+
+from megalabel.linear import OneVsAll
+from megalabel.systems import System
+from megalabel.systems.linear_parts import linear_tagger, plan_one_vs_all
+from megalabel.tagger import Tagger
+
+
+def dismec(
+    *,
+    cost: float = 1.0,
+    weighting: str | None = None,
+    eps: float = 0.01,
+    prune: float = 0.05,
+    min_df: int | float = 1,
+    calibrate: bool = False,
+    seed: int = 0,
+) -> Tagger:
+    """One-versus-all with the squared hinge; `weighting="propensity"` against missing labels."""
+    classifier = OneVsAll(cost=cost, weighting=weighting, eps=eps, prune=prune)
+    return linear_tagger(classifier, "dismec", min_df, calibrate, seed)
+
+
+SYSTEM = System(
+    name="dismec",
+    summary="one linear classifier a label, squared hinge: the most accurate linear system",
+    paper="Babbar and Schölkopf 2017 (DiSMEC); Schultheis and Babbar 2022 (DiSMEC++)",
+    cost="O(labels x words of all texts)",
+    build=dismec,
+    plan=plan_one_vs_all,
+)

@@ -1,0 +1,33 @@
+"""ova-logistic: one logistic regression a label on all texts."""
+
+from __future__ import annotations
+
+from megalabel.linear import OneVsAll
+from megalabel.systems import System
+from megalabel.systems.linear_parts import linear_tagger, plan_one_vs_all
+from megalabel.tagger import Tagger
+
+
+def ova_logistic(
+    *,
+    cost: float = 10.0,
+    weighting: str | None = None,
+    eps: float = 0.01,
+    prune: float = 0.05,
+    min_df: int | float = 1,
+    calibrate: bool = False,
+    seed: int = 0,
+) -> Tagger:
+    """One-versus-all with the logistic loss."""
+    classifier = OneVsAll(loss="logistic", cost=cost, weighting=weighting, eps=eps, prune=prune)
+    return linear_tagger(classifier, "ova-logistic", min_df, calibrate, seed)
+
+
+SYSTEM = System(
+    name="ova-logistic",
+    summary="one logistic regression a label: probabilities of every label by itself",
+    paper="Babbar and Schölkopf 2017 (DiSMEC), with the logistic loss",
+    cost="O(labels x words of all texts)",
+    build=ova_logistic,
+    plan=plan_one_vs_all,
+)

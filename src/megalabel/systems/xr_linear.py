@@ -1,0 +1,47 @@
+"""xr-linear: linear classifiers down one balanced, wide tree of labels."""
+
+from __future__ import annotations
+
+from megalabel.linear import TreeClassifier
+from megalabel.systems import System
+from megalabel.systems.linear_parts import linear_tagger, plan_tree
+from megalabel.tagger import Tagger
+
+
+def xr_linear(
+    *,
+    arity: int = 16,
+    max_leaf: int = 100,
+    trees: int = 1,
+    negatives: str = "teacher",
+    beam: int = 10,
+    cost: float = 1.0,
+    eps: float = 0.01,
+    prune: float = 0.1,
+    min_df: int | float = 1,
+    calibrate: bool = False,
+    seed: int = 0,
+) -> Tagger:
+    """A balanced tree, squared hinge, scores by the cubed hinge down the path."""
+    classifier = TreeClassifier(
+        trees=trees,
+        arity=arity,
+        max_leaf=max_leaf,
+        negatives=negatives,
+        beam=beam,
+        cost=cost,
+        eps=eps,
+        prune=prune,
+        seed=seed,
+    )
+    return linear_tagger(classifier, "xr-linear", min_df, calibrate, seed)
+
+
+SYSTEM = System(
+    name="xr-linear",
+    summary="linear classifiers down one balanced tree of labels: the fastest",
+    paper="Yu et al. 2022 (PECOS)",
+    cost="O(words of all texts x arity x depth)",
+    build=xr_linear,
+    plan=plan_tree,
+)
