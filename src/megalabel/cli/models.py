@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 
 import megalabel
-from megalabel import data, store, systems
+from megalabel import checkpoints, data, store, systems
 from megalabel.cli import output
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
@@ -45,6 +45,9 @@ def train(
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep finished steps there; start again to go on.")
+    ] = None,
     skip_bad: SkipBad = False,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +62,8 @@ def train(
     output.note(f"read {corpus}")
     refuse_if_too_large(tagger, corpus)
     started = time.perf_counter()
-    tagger.fit(corpus)
+    with checkpoints.kept_in(checkpoint):
+        tagger.fit(corpus)
     seconds = time.perf_counter() - started
     tagger.save(out)
     facts = {

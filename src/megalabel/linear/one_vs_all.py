@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel.base import Check, Classifier, one_of
+from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ShapeError
 from megalabel.labels import jpv
@@ -21,7 +23,7 @@ from megalabel.progress import progress
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-LABELS_AT_ONCE = 2048  # between two looks at progress; changes no weight
+LABELS_AT_ONCE = 512  # between two checkpoints; changes no weight
 
 
 class OneVsAll(Classifier):
@@ -106,22 +108,25 @@ class OneVsAll(Classifier):
         positive = np.full(len(counts), self.cost) * self._positive_weights(counts, Y.shape[0])
         # labels of like frequency are solved side by side, frequent ones first
         order = np.argsort(-counts, kind="stable")
+        steps = Steps(self, X, Y)
+
+        def train(chosen: np.ndarray) -> csr_matrix:
+            return training.train(
+                X,
+                targets[:, chosen],
+                positive_costs=positive[chosen],
+                negative_costs=np.full(len(chosen), self.cost),
+                loss=self.loss,
+                eps=self.eps,
+                bias=self.bias,
+                prune=self.prune,
+            )
+
         parts = []
         with progress("training labels", len(order)) as bar:
             for start in range(0, len(order), LABELS_AT_ONCE):
                 chosen = order[start : start + LABELS_AT_ONCE]
-                parts.append(
-                    training.train(
-                        X,
-                        targets[:, chosen],
-                        positive_costs=positive[chosen],
-                        negative_costs=np.full(len(chosen), self.cost),
-                        loss=self.loss,
-                        eps=self.eps,
-                        bias=self.bias,
-                        prune=self.prune,
-                    )
-                )
+                parts.append(steps.done(f"labels-{start}", partial(train, chosen)))
                 bar.advance(len(chosen))
         weights = (
             vstack(parts, format="csr")[np.argsort(order)]

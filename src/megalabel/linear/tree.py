@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from megalabel.base import Check, Classifier, boolean, instance, integer, one_of
+from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ShapeError
 from megalabel.labels import LabelTree, label_vectors
@@ -130,11 +132,12 @@ class TreeClassifier(Classifier):
             raise ShapeError(f"Y is {Y.shape} but there are {len(self.labels_)} labels")
         self.trees_ = [self.tree] if self.tree is not None else self._make_trees(X, Y)
         self.levels_ = []
+        steps = Steps(self, X, Y)
         nodes = sum(sum(tree.level_sizes) for tree in self.trees_)
         with progress("training nodes", nodes) as bar:
-            for tree in self.trees_:
+            for number in range(len(self.trees_)):
                 self.levels_.append([])
-                for level in self._train(X, Y, tree):
+                for level in self._train(X, Y, number, steps):
                     self.levels_[-1].append(level)
                     bar.advance(level.n_nodes)
         return self
@@ -147,14 +150,18 @@ class TreeClassifier(Classifier):
             for i in range(self.trees)
         ]
 
-    def _train(self, X: csr_matrix, Y: csr_matrix, tree: LabelTree) -> Any:
+    def _train(
+        self, X: csr_matrix, Y: csr_matrix, number: int, steps: Steps
+    ) -> Iterator[ChunkedWeights]:
         """The levels of one tree, from the top."""
+        tree = self.trees_[number]
         done: list[ChunkedWeights] = []
         reach: csc_matrix | None = None  # the rows of each parent; all rows belong to the root
         for depth, starts in enumerate(tree.levels_):
             targets = self._targets(Y, tree, depth)
             columns = targets.shape[1]
-            weights = training.train(
+            train = partial(
+                training.train,
                 X,
                 targets,
                 group_starts=starts,
@@ -166,6 +173,7 @@ class TreeClassifier(Classifier):
                 bias=self.bias,
                 prune=self.prune,
             )
+            weights = steps.done(f"tree-{number}-level-{depth}", train)
             done.append(ChunkedWeights.build(weights, starts, self.precision))
             yield done[-1]
             reach = targets

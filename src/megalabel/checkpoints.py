@@ -1,0 +1,100 @@
+"""Checkpoints of long fits: finished steps are kept, and a fit that starts again takes them up.
+
+    with checkpoints.kept_in("work"):
+        tagger.fit(corpus)
+
+A classifier that trains in steps asks for each by `Steps.done`. Steps belong to one fit: they carry
+a fingerprint of its data and parameters, and those of another are not taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+if TYPE_CHECKING:
+    from megalabel.base import Component
+
+_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+
+@contextmanager
+def kept_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Fits within keep their finished steps in a folder; None: they do not."""
+    token = _FOLDER.set(None if folder is None else Path(folder))
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
+
+
+class Steps:
+    """The steps of one fit.
+
+    Parameters
+    ----------
+    owner : Component
+        Whose fit it is; its parameters are part of the fingerprint.
+    *data : matrices
+        What it is fitted on.
+
+    Examples
+    --------
+    >>> from megalabel.linear import OneVsAll
+    >>> X = csr_matrix([[1.0, 2.0]])
+    >>> import tempfile
+    >>> with kept_in(tempfile.mkdtemp()):
+    ...     steps = Steps(OneVsAll(), X)
+    ...     _ = steps.done("first", lambda: 2 * X)
+    ...     steps.done("first", lambda: 3 * X).toarray()  # taken up, not made anew
+    array([[2., 4.]], dtype=float32)
+    """
+
+    def __init__(self, owner: Component, *data: csr_matrix) -> None:
+        self._folder: Path | None = None
+        if (folder := _FOLDER.get()) is None:
+            return
+        digest = hashlib.sha256(repr(owner).encode())
+        for matrix in data:
+            digest.update(repr(matrix.shape).encode())
+            for array in (matrix.indptr, matrix.indices, matrix.data):
+                digest.update(np.ascontiguousarray(array).data)
+        self._folder = folder / digest.hexdigest()[:16]
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def done(self, name: str, make: Callable[[], csr_matrix]) -> csr_matrix:
+        """The matrix of a step: as kept, or made now and kept."""
+        if self._folder is None:
+            return make()
+        file = self._folder / f"{name}.npz"
+        if file.exists():
+            try:
+                with np.load(file, allow_pickle=False) as kept:
+                    parts = (kept["data"], kept["indices"], kept["indptr"])
+                    matrix = csr_matrix(parts, shape=tuple(kept["shape"]))
+                matrix.check_format(full_check=True)
+                return matrix
+            except (OSError, ValueError, KeyError):
+                pass  # damaged: made anew
+        matrix = make()
+        aside = file.with_suffix(f".{os.getpid()}")
+        with open(aside, "wb") as opened:
+            np.savez(
+                opened,
+                data=matrix.data,
+                indices=matrix.indices,
+                indptr=matrix.indptr,
+                shape=np.array(matrix.shape),
+            )
+            opened.flush()
+            os.fsync(opened.fileno())
+        aside.replace(file)
+        return matrix

@@ -1,0 +1,70 @@
+"""A fit that was killed goes on where it was and ends in the same model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from megalabel import checkpoints
+from megalabel.linear import OneVsAll, TreeClassifier, one_vs_all
+
+FIT = """
+import sys, numpy as np
+from scipy.sparse import random
+from megalabel import checkpoints
+from megalabel.linear import OneVsAll, one_vs_all
+one_vs_all.LABELS_AT_ONCE = 16
+X = random(3000, 400, 0.1, format="csr", dtype=np.float32, random_state=0)
+Y = random(3000, 1600, 0.01, format="csr", dtype=np.float32, random_state=1)
+Y.data[:] = 1
+with checkpoints.kept_in(sys.argv[1]):
+    model = OneVsAll().fit(X, Y)
+np.save(sys.argv[2], model.weights_.entry_weights_)
+"""
+
+
+def steps_in(folder):
+    return sorted(folder.glob("*/*.npz"))
+
+
+def test_killed_and_started_again(tmp_path):
+    command = [sys.executable, "-c", FIT, str(tmp_path / "work"), str(tmp_path / "first.npy")]
+    killed = subprocess.Popen(command)
+    while len(steps_in(tmp_path / "work")) < 20 and killed.poll() is None:
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    kept = {file: file.stat().st_mtime_ns for file in steps_in(tmp_path / "work")}
+    assert 20 <= len(kept) < 100
+    damaged = list(kept)[3]
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    subprocess.run(command, check=True)
+    assert all(file.stat().st_mtime_ns == then for file, then in kept.items() if file != damaged)
+    assert len(steps_in(tmp_path / "work")) == 100
+    fresh = [*command[:3], str(tmp_path / "elsewhere"), str(tmp_path / "second.npy")]
+    subprocess.run(fresh, check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "first.npy"), np.load(tmp_path / "second.npy"))
+
+
+@pytest.mark.parametrize("kind", [OneVsAll, TreeClassifier])
+def test_steps_of_another_fit_are_not_taken(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(one_vs_all, "LABELS_AT_ONCE", 2)
+    X = csr_matrix(np.eye(6, dtype=np.float32))
+    Y = csr_matrix(np.eye(6, dtype=np.float32)[:, [0, 1, 2, 0, 1, 2]])
+    with checkpoints.kept_in(tmp_path):
+        first = kind(cost=1.0).fit(X, Y).rank(X, 2)
+        count = len(steps_in(tmp_path))
+        assert count >= 1
+        assert (kind(cost=1.0).fit(X, Y).rank(X, 2).scores == first.scores).all()
+        assert len(steps_in(tmp_path)) == count
+        kind(cost=9.0).fit(X, Y)
+        assert len(steps_in(tmp_path)) == 2 * count
+    kind().fit(2 * X, Y)
+    assert len(steps_in(tmp_path)) == 2 * count
