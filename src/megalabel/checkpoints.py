@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -55,7 +56,7 @@ class Steps:
     ...     steps = Steps(OneVsAll(), X)
     ...     _ = steps.done("first", lambda: 2 * X)
     ...     steps.done("first", lambda: 3 * X).toarray()  # taken up, not made anew
-    array([[2., 4.]], dtype=float32)
+    array([[2., 4.]])
     """
 
     def __init__(self, owner: Component, *data: csr_matrix) -> None:
@@ -82,7 +83,7 @@ class Steps:
                     matrix = csr_matrix(parts, shape=tuple(kept["shape"]))
                 matrix.check_format(full_check=True)
                 return matrix
-            except (OSError, ValueError, KeyError):
+            except (OSError, EOFError, ValueError, KeyError, BadZipFile):
                 pass  # damaged: made anew
         matrix = make()
         aside = file.with_suffix(f".{os.getpid()}")
