@@ -107,9 +107,11 @@ MEGALABEL_CLONES inline void add(const Rows& x, float bias, const std::int32_t* 
     o[x.width()] += offset;
 }
 
-// out += X' diag(curvature) X direction over the listed rows, both halves while a row is in cache.
+// out += X' diag(curvature) X direction over those listed rows that have curvature in a wanted lane
+// (a bit each), both halves while a row is in cache.
 MEGALABEL_CLONES inline void hessian(const Rows& x, float bias, const std::int32_t* rows,
-                                     std::size_t count, const float* curvature,
+                                     std::size_t count, const std::uint16_t* curved,
+                                     std::uint16_t wanted, const float* curvature,
                                      const float* direction, float* out) {
     const Vector* d = vectors(direction);
     Vector* o = vectors(out);
@@ -118,6 +120,7 @@ MEGALABEL_CLONES inline void hessian(const Rows& x, float bias, const std::int32
     const std::int32_t* columns = x.columns.data();
     const float* values = x.values.data();
     for (std::size_t r = 0; r < count; ++r) {
+        if (!(curved[r] & wanted)) continue;
         const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
         Vector even = start, odd = {};
         std::int64_t e = begin;
@@ -277,7 +280,8 @@ MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const flo
 // Moves the margins, and lists the rows that have any slope or curvature there, with both.
 MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
                                          const float* change, const float* length, std::size_t n,
-                                         std::int32_t* rows, float* slopes, float* curvatures) {
+                                         std::int32_t* rows, std::uint16_t* curved, float* slopes,
+                                         float* curvatures) {
     const Vector factor = *vectors(length);
     std::size_t count = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -289,9 +293,10 @@ MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, floa
         vectors(slopes)[count] = slope;
         vectors(curvatures)[count] = curvature;
         rows[count] = static_cast<std::int32_t>(i);
-        float any = 0;
-        for (std::size_t k = 0; k < lanes; ++k) any += curvature[k];
-        count += any > 0;
+        std::uint32_t bits = 0;
+        for (std::size_t k = 0; k < lanes; ++k) bits |= std::uint32_t(curvature[k] > 0) << k;
+        curved[count] = static_cast<std::uint16_t>(bits);
+        count += bits != 0;
     }
     return count;
 }
@@ -314,6 +319,7 @@ class Solver {
             v->resize(size * lanes);
         for (auto* v : {&margin_, &change_, &curvature_, &slope_}) v->resize((n + 1) * lanes);
         rows_.resize(n + 1);
+        curved_.resize(n + 1);
         positive_.assign(n, 0);
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
@@ -371,7 +377,7 @@ class Solver {
   private:
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    slope_.data(), curvature_.data());
+                    curved_.data(), slope_.data(), curvature_.data());
     }
 
     // Conjugate gradients on H s = -g for all lanes, until each one's model value settles.
@@ -384,7 +390,10 @@ class Solver {
         Lanes rho = square, model{};
         std::array<bool, lanes> going = open;
         for (int t = 1; t <= options.max_products; ++t) {
-            hessian(x, options.bias, rows_.data(), active, curvature_.data(), direction_.data(),
+            unsigned wanted = 0;
+            for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
+            hessian(x, options.bias, rows_.data(), active, curved_.data(),
+                    static_cast<std::uint16_t>(wanted), curvature_.data(), direction_.data(),
                     product_.data());
             Lanes bend{}, sr{}, sg{}, next{};
             dot(direction_.data(), product_.data(), size, bend.data());
@@ -450,7 +459,7 @@ class Solver {
     Buffer gradient_, step_, direction_, residual_, product_;
     Buffer margin_, change_, curvature_, slope_;
     std::vector<std::int32_t> rows_;
-    std::vector<std::uint16_t> positive_;
+    std::vector<std::uint16_t> positive_, curved_;
 };
 
 }  // namespace megalabel::newton
