@@ -14,7 +14,7 @@ that peer installed. A peer that is not there, or fails, is a row that says why.
 Training is timed with the saving of the model, for all of them; CPU seconds are those of all
 threads. Prediction is of the five best labels on one thread (of two ways that a peer offers, the
 faster). One query at a time is asked of megalabel alone, its tf-idf included where there are texts.
-Memory is the most that training took above what the process held once the corpus was loaded. Where
+Memory is the most that training took above what the process held with the corpus loaded. Where
 a system copies the corpus for training, the copy counts: omikuji reads its own from the file, and
 the scripts may make rows of unit length. Model and memory are in MiB, accuracy in %, measured for
 all by megalabel.
@@ -315,26 +315,29 @@ def main() -> None:
         )
         del data
 
-        def measure(system: str) -> Result:
-            print(f"{system} ...", file=sys.stderr, flush=True)
-            with tempfile.TemporaryDirectory(dir=work) as own:
-                place = Path(own)
-                if system in OURS:
-                    command = [sys.executable, Path(__file__).resolve(), "--data", args.data]
-                    command += ["--alone", system, "--work", place, "--threads", args.threads]
-                    result = launch(command, args)
-                    if "held" in result:
-                        result["memory"] = result.pop("peak") - result.pop("held")
-                else:
-                    result = run_peer(system, work, place, args)
-                if "reason" in result:
-                    return result
-                return result | accuracy(place / "top.npy", truth, counts, n)
+        def measure(system: str, place: Path) -> Result:
+            if system in OURS:
+                command = [sys.executable, Path(__file__).resolve(), "--data", args.data]
+                command += ["--alone", system, "--work", place, "--threads", args.threads]
+                result = launch(command, args)
+                if "held" in result:
+                    result["memory"] = result.pop("peak") - result.pop("held")
+            else:
+                result = run_peer(system, work, place, args)
+            if "reason" in result:
+                return result
+            return result | accuracy(place / "top.npy", truth, counts, n)
 
         runs: dict[str, list[Result]] = {system: [] for system in (*args.ours, *which)}
         for _ in range(args.runs):
             for system, results in runs.items():
-                results.append(measure(system))
+                print(f"{system} ...", file=sys.stderr, flush=True)
+                with tempfile.TemporaryDirectory(dir=work) as own:
+                    try:
+                        result = measure(system, Path(own))
+                    except (KeyError, OSError, ValueError) as error:  # one peer must not end all
+                        result = {"reason": f"its answer cannot be used: {error!r}"}
+                results.append(result)
     print(about + "\n")
     rows = {system: together(results) for system, results in runs.items()}
     print_table({s: rows[s] for s in args.ours}, {s: rows[s] for s in which})
