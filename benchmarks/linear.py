@@ -45,22 +45,21 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import megalabel
-from megalabel import store
-from megalabel.base import Classifier
+from megalabel import store, systems
 from megalabel.data import Corpus, LabelSet, Ranking, write
 from megalabel.features import Precomputed, Tfidf
-from megalabel.linear import OneVsAll, TreeClassifier
 
-WIDE: dict[str, Any] = {"shape": "kmeans", "arity": 100}
-OURS: dict[str, tuple[type[Classifier], dict[str, Any]]] = {
-    "ova": (OneVsAll, {}),
-    "ova-logistic": (OneVsAll, {"loss": "logistic"}),
-    "xr-linear": (TreeClassifier, {}),
-    "parabel-like": (TreeClassifier, {"trees": 3, "arity": 2}),
-    "bonsai-like": (TreeClassifier, {**WIDE, "trees": 3}),
-    "tree": (TreeClassifier, WIDE),
-    "tree-float16": (TreeClassifier, {**WIDE, "precision": "float16"}),
-    "tree-int8": (TreeClassifier, {**WIDE, "precision": "int8"}),
+OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named systems
+    "dismec": ("dismec", {}),
+    "ova-logistic": ("ova-logistic", {}),
+    "xr-linear": ("xr-linear", {}),
+    "xr-linear, teacher": ("xr-linear", {"arity": 16, "negatives": "teacher"}),
+    "parabel": ("parabel", {}),
+    "bonsai": ("bonsai", {}),
+    "bonsai, 1 tree": ("bonsai", {"trees": 1}),
+    "bonsai, 1 tree, float16": ("bonsai", {"trees": 1, "classifier__precision": "float16"}),
+    "bonsai, 1 tree, int8": ("bonsai", {"trees": 1, "classifier__precision": "int8"}),
+    "plt": ("plt", {}),
 }
 PEERS = ["pecos:xrl", "omikuji:parabel", "omikuji:bonsai", "omikuji:collapse", "napkinxc:plt"]
 
@@ -135,8 +134,8 @@ def run_ours(name: str, corpus: Path, work: Path, threads: int) -> Result:
     """Train, save, load and ask one of our classifiers, in this process."""
     data = load(corpus)
     megalabel.set_threads(threads)
-    kind, parameters = OURS[name]
-    classifier = kind(**parameters)
+    system, parameters = OURS[name]
+    classifier = systems.create(system, **parameters).classifier
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")
     begin = time.perf_counter(), time.process_time()

@@ -10,10 +10,10 @@ from megalabel.tagger import Tagger
 
 def xr_linear(
     *,
-    arity: int = 16,
+    arity: int = 32,
     max_leaf: int = 100,
     trees: int = 1,
-    negatives: str = "teacher",
+    negatives: str = "teacher+matcher",
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
