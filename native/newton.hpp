@@ -389,6 +389,7 @@ class Solver {
         Lanes rho = square, model{};
         std::array<bool, lanes> going = open;
         for (int t = 1; t <= options.max_products; ++t) {
+            end_if_cancelled();  // a block of a large corpus takes minutes
             hessian(x, options.bias, rows_.data(), active, curvature_.data(), direction_.data(),
                     product_.data());
             Lanes bend{}, sr{}, sg{}, next{};

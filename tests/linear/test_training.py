@@ -86,7 +86,7 @@ def problem(n=300, width=50, labels=20, seed=0, unit=True):
     S = X @ rng.normal(size=(width, labels)) + 0.3 * rng.normal(size=(n, labels))
     shares = np.linspace(0.01, 0.5, labels)
     bars = [np.quantile(S[:, j], 1 - share) for j, share in enumerate(shares)]
-    return X, csc_matrix((S > bars).astype(np.float32))
+    return X, csc_matrix((bars < S).astype(np.float32))
 
 
 def excess(X, targets, W, loss, cost=1.0, positive=None, bias=1.0):
