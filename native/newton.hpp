@@ -236,7 +236,7 @@ __attribute__((always_inline)) inline void terms(Loss kind, const Vector& margin
     series = series * zz + 1.f;
     loss = cost * (2.f * z * series + (m > 0.f ? Vector{} : -m));
     slope = -cost * sign * wrong;
-    curvature = cost * wrong * (1.f - wrong);
+    curvature = cost * e * near * near;  // not wrong * (1 - wrong): that is 0 for all m < -17
 }
 
 // What a pass over all rows needs of the labels: which rows are positive in which lane, and costs.
@@ -277,27 +277,39 @@ MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const flo
     for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
 }
 
-// Moves the margins, and lists the rows that have any slope or curvature there, with both.
+// Moves the margins, sums the loss of every lane there, and lists the rows that have any slope,
+// with their curvature. (A slope can do without curvature in float32, but not the other way round.)
 MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
                                          const float* change, const float* length, std::size_t n,
                                          std::int32_t* rows, std::uint16_t* curved, float* slopes,
-                                         float* curvatures) {
+                                         float* curvatures, double* out) {
     const Vector factor = *vectors(length);
+    double sum[lanes] = {};
     std::size_t count = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        Vector sign, cost, loss, slope, curvature;
-        classes.row(i, sign, cost);
-        const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
-        vectors(margin)[i] = at;
-        terms(kind, at, sign, cost, loss, slope, curvature);
-        vectors(slopes)[count] = slope;
-        vectors(curvatures)[count] = curvature;
-        rows[count] = static_cast<std::int32_t>(i);
-        std::uint32_t bits = 0;
-        for (std::size_t k = 0; k < lanes; ++k) bits |= std::uint32_t(curvature[k] > 0) << k;
-        curved[count] = static_cast<std::uint16_t>(bits);
-        count += bits != 0;
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part = {};
+        for (std::size_t i = j; i < std::min(n, j + 64); ++i) {
+            Vector sign, cost, loss, slope, curvature;
+            classes.row(i, sign, cost);
+            const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
+            vectors(margin)[i] = at;
+            terms(kind, at, sign, cost, loss, slope, curvature);
+            part += loss;
+            vectors(slopes)[count] = slope;
+            vectors(curvatures)[count] = curvature;
+            rows[count] = static_cast<std::int32_t>(i);
+            std::uint32_t bits = 0;
+            float any = 0;
+            for (std::size_t k = 0; k < lanes; ++k) {
+                bits |= std::uint32_t(curvature[k] > 0) << k;
+                any += std::abs(slope[k]);
+            }
+            curved[count] = static_cast<std::uint16_t>(bits);
+            count += any > 0;
+        }
+        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
     }
+    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
     return count;
 }
 
@@ -348,10 +360,6 @@ class Solver {
         dot(gradient_.data(), gradient_.data(), size, scale.data());
 
         multiply(x, options.bias, w, margin_.data());
-        Lanes value{}, norm{};
-        losses(loss, classes, margin_.data(), change_.data(), none.data(), n, value.data());
-        dot(w, w, size, norm.data());
-        for (std::size_t k = 0; k < lanes; ++k) value[k] += 0.5 * norm[k];
         active = place(loss, classes, none, n);
         for (int iteration = 0; iteration < options.max_newton; ++iteration) {
             std::memcpy(gradient_.data(), w, size * lanes * sizeof(float));
@@ -368,7 +376,7 @@ class Solver {
             if (!any) return;
             find_step(x, options, active, open, square);
             multiply(x, options.bias, step_.data(), change_.data());
-            const Factors length = line_search(loss, classes, n, size, w, open, value);
+            const Factors length = line_search(loss, classes, n, size, w, open);
             add_scaled(length.data(), step_.data(), w, size);
             active = place(loss, classes, length, n);
         }
@@ -377,7 +385,7 @@ class Solver {
   private:
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    curved_.data(), slope_.data(), curvature_.data());
+                    curved_.data(), slope_.data(), curvature_.data(), loss_.data());
     }
 
     // Conjugate gradients on H s = -g for all lanes, until each one's model value settles.
@@ -390,6 +398,7 @@ class Solver {
         Lanes rho = square, model{};
         std::array<bool, lanes> going = open;
         for (int t = 1; t <= options.max_products; ++t) {
+            end_if_cancelled();  // a block of a large corpus takes minutes
             unsigned wanted = 0;
             for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
             hessian(x, options.bias, rows_.data(), active, curved_.data(),
@@ -399,7 +408,7 @@ class Solver {
             dot(direction_.data(), product_.data(), size, bend.data());
             Factors alpha{}, beta{};
             for (std::size_t k = 0; k < lanes; ++k)
-                if (going[k] && bend[k] >= 1e-16) alpha[k] = static_cast<float>(rho[k] / bend[k]);
+                if (going[k] && bend[k] > 0) alpha[k] = static_cast<float>(rho[k] / bend[k]);
             advance(alpha.data(), direction_.data(), product_.data(), gradient_.data(),
                     step_.data(), residual_.data(), size, sr.data(), sg.data(), next.data());
             bool any = false;
@@ -421,14 +430,18 @@ class Solver {
 
     // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
     Factors line_search(Loss loss, const Classes& classes, std::size_t n, std::size_t size,
-                        const float* w, std::array<bool, lanes>& open, Lanes& value) {
-        Lanes ww{}, ws{}, ss{}, gs{};
+                        const float* w, std::array<bool, lanes>& open) {
+        Lanes ww{}, ws{}, ss{}, gs{}, value{};
         dot(w, w, size, ww.data());
         dot(w, step_.data(), size, ws.data());
         dot(step_.data(), step_.data(), size, ss.data());
         dot(gradient_.data(), step_.data(), size, gs.data());
         Factors length{};
-        for (std::size_t k = 0; k < lanes; ++k) length[k] = open[k] ? 1.f : 0.f;
+        for (std::size_t k = 0; k < lanes; ++k) {
+            length[k] = open[k] ? 1.f : 0.f;
+            // not what the step before foresaw: where it took off most of |w|^2, that is rounding
+            value[k] = loss_[k] + 0.5 * ww[k];
+        }
         std::array<bool, lanes> searching = open;
         for (int halving = 0; halving <= 20; ++halving) {
             Lanes sum{};
@@ -442,7 +455,6 @@ class Solver {
                 if (!searching[k]) {
                     // no progress that single precision can see: this lane is done
                     if (value[k] - f <= 1e-7 * std::abs(f)) open[k] = false;
-                    value[k] = f;
                 } else if (halving == 20) {
                     length[k] = 0;
                     open[k] = false;
@@ -460,6 +472,7 @@ class Solver {
     Buffer margin_, change_, curvature_, slope_;
     std::vector<std::int32_t> rows_;
     std::vector<std::uint16_t> positive_, curved_;
+    Lanes loss_{};  // at the margins
 };
 
 }  // namespace megalabel::newton

@@ -2,10 +2,10 @@
 //
 // parallel_for(n, grain, body) calls body(begin, end) on pieces of [0, n), dynamically scheduled.
 // The calling thread works too, and between its pieces it lets Python handle signals, so Ctrl-C
-// stops a loop within one piece. The first exception thrown by any piece cancels the rest and is
-// rethrown to the caller. A forked child starts with a fresh pool; a loop that was going on cannot
-// go on there, as its helpers are gone, and throws. Thread-safe; calls made from inside a body run
-// inline, in the same pieces.
+// stops a loop within one piece; pieces that take long call end_if_cancelled() now and then. The
+// first exception thrown by any piece cancels the rest and is rethrown to the caller. A forked
+// child starts with a fresh pool; a loop that was going on cannot go on there, as its helpers are
+// gone, and throws. Thread-safe; calls made from inside a body run inline, in the same pieces.
 #pragma once
 
 #include <pthread.h>
@@ -96,6 +96,16 @@ class ThreadPool {
         return inside;
     }
 
+    struct Job;
+
+    // The loop of which this thread works on a piece.
+    static Job*& current() {
+        thread_local Job* job = nullptr;
+        return job;
+    }
+
+    static constexpr auto patience = std::chrono::milliseconds(50);  // between looks at signals
+
     struct Job {
         std::size_t n, grain;
         std::function<void(std::size_t, std::size_t)> body;
@@ -105,17 +115,22 @@ class ThreadPool {
         std::condition_variable idle;
         int running = 0;
         std::exception_ptr error;
+        const int forks = forks_;
 
         // Claims and runs one piece; false when there is none left.
         bool step() {
             if (cancelled.load(std::memory_order_relaxed)) return false;
             std::size_t begin = next.fetch_add(grain, std::memory_order_relaxed);
             if (begin >= n) return false;
+            current() = this;
             try {
                 body(begin, std::min(n, begin + grain));
             } catch (...) {
+                current() = nullptr;
+                if (forks != forks_) throw;  // in a forked child: see handle_signals below
                 fail(std::current_exception());
             }
+            current() = nullptr;
             return true;
         }
 
@@ -134,8 +149,6 @@ class ThreadPool {
         }
         wake_.notify_all();
         const bool signals = pthread_equal(pthread_self(), signal_thread);
-        const int forks = forks_;
-        constexpr auto patience = std::chrono::milliseconds(50);
         auto handle_signals = [&] {
             if (!signals) return;
             std::exception_ptr error;
@@ -146,9 +159,9 @@ class ThreadPool {
             }
             // A signal handler may fork. In the child the helpers' pieces are lost, and any lock
             // may be held by a thread that is no more: leave without touching one.
-            if (forks != forks_ && !error)
+            if (job->forks != forks_ && !error)
                 throw std::runtime_error("a native loop cannot go on in a forked process");
-            if (forks != forks_) std::rethrow_exception(std::move(error));
+            if (job->forks != forks_) std::rethrow_exception(std::move(error));
             if (error) job->fail(std::move(error));
         };
         inside_body() = true;
@@ -176,6 +189,21 @@ class ThreadPool {
         auto error = std::exchange(job->error, nullptr);
         lock.unlock();
         if (error) std::rethrow_exception(std::move(error));
+    }
+
+    // Ends a piece, by an exception, whose loop has been cancelled; lets Python handle signals.
+    static void end_if_cancelled() {
+        Job* job = current();
+        if (job == nullptr) return;
+        if (job->cancelled.load(std::memory_order_relaxed))
+            throw std::runtime_error("the loop was cancelled");  // the first error is the one kept
+        thread_local std::chrono::steady_clock::time_point checked;
+        auto now = std::chrono::steady_clock::now();
+        if (now - checked < patience || !pthread_equal(pthread_self(), signal_thread)) return;
+        checked = now;
+        check_signals();
+        if (job->forks != forks_)
+            throw std::runtime_error("a native loop cannot go on in a forked process");
     }
 
   private:
@@ -219,6 +247,8 @@ class ThreadPool {
 };
 
 inline const int fork_handler = pthread_atfork(nullptr, nullptr, ThreadPool::forget);
+
+inline void end_if_cancelled() { ThreadPool::end_if_cancelled(); }
 
 // The number of workers a loop over n items in pieces of grain would use at most.
 inline int loop_threads(std::size_t n, std::size_t grain) {

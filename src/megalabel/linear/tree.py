@@ -130,6 +130,8 @@ class TreeClassifier(Classifier):
         self.labels_ = LabelSet.numbered(Y.shape[1]) if labels is None else labels
         if len(self.labels_) != Y.shape[1]:
             raise ShapeError(f"Y is {Y.shape} but there are {len(self.labels_)} labels")
+        if self.tree is not None and self.tree.n_labels != Y.shape[1]:
+            raise ShapeError(f"Y is {Y.shape} but the tree has {self.tree.n_labels} labels")
         self.trees_ = [self.tree] if self.tree is not None else self._make_trees(X, Y)
         self.levels_ = []
         steps = Steps(self, X, Y)
@@ -271,9 +273,16 @@ class TreeClassifier(Classifier):
         ):
             raise ValueError("TreeClassifier must have the levels of each of its trees")
         for tree, weights in zip(trees, levels, strict=True):
-            if not isinstance(tree, LabelTree) or tree.depth != len(weights):
+            if not isinstance(tree, LabelTree) or not isinstance(weights, list):
                 raise ValueError("trees_ of TreeClassifier must fit its levels_")
             if not all(isinstance(level, ChunkedWeights) for level in weights):
                 raise ValueError("levels_ of TreeClassifier must be ChunkedWeights")
-            if tree.n_labels > len(self.labels_):
+            if tree.n_labels != len(self.labels_):
                 raise ValueError(f"a tree of {tree.n_labels} labels for {len(self.labels_)}")
+            if tree.level_sizes != [level.n_nodes for level in weights]:
+                raise ValueError(
+                    f"a tree with levels of {tree.level_sizes} nodes, but weights for "
+                    f"{[level.n_nodes for level in weights]}"
+                )
+        if len({level.n_features_ for weights in levels for level in weights}) != 1:
+            raise ValueError("levels_ of TreeClassifier differ in their features")
