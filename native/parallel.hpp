@@ -3,9 +3,9 @@
 // parallel_for(n, grain, body) calls body(begin, end) on pieces of [0, n), dynamically scheduled.
 // The calling thread works too, and between its pieces it lets Python handle signals, so Ctrl-C
 // stops a loop within one piece; pieces that take long call end_if_cancelled() now and then. The
-// first exception thrown by any piece cancels the rest and is rethrown to the caller. A forked child
-// starts with a fresh pool; a loop that was going on cannot go on there, as its helpers are gone, and
-// throws. Thread-safe; calls made from inside a body run inline, in the same pieces.
+// first exception thrown by any piece cancels the rest and is rethrown to the caller. A forked
+// child starts with a fresh pool; a loop that was going on cannot go on there, as its helpers are
+// gone, and throws. Thread-safe; calls made from inside a body run inline, in the same pieces.
 #pragma once
 
 #include <pthread.h>
