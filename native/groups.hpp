@@ -159,7 +159,9 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
-// Trains every label of every group. A label without positives gets a bias of -1 and nothing else.
+// Trains every label of every group. A label without positives gets a bias that makes its margin -1
+// everywhere, and nothing else; where there is no bias it is trained like the others, as a margin
+// of 0 would put it before labels that are in use.
 inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                                const newton::Options& options) {
     x.check();
@@ -249,8 +251,9 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                     const std::size_t lane = label - unit.first;
                     auto& row = rows[label];
                     s.entries.clear();
-                    if (s.problems[lane].positives.empty()) {
-                        s.entries.push_back({static_cast<std::int32_t>(x.width), -1.f});
+                    if (s.problems[lane].positives.empty() && options.bias > 0) {
+                        s.entries.push_back(
+                            {static_cast<std::int32_t>(x.width), -1 / options.bias});
                     } else {
                         for (std::size_t q = 0; q < local.width(); ++q) {
                             const float w = s.weights[q * lanes + lane];
