@@ -159,10 +159,11 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
-// The bias of a label without positives, which has no other weights: below any margin that is met.
+// The margin of a label without positives, which has no weight but the bias: below any that is met.
 inline constexpr float never = -8;
 
-// Trains every label of every group.
+// Trains every label of every group. Where there is no bias, a label without positives is trained
+// like the others, as a margin of 0 would put it before labels that are in use.
 inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                                const newton::Options& options) {
     x.check();
@@ -252,8 +253,9 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                     const std::size_t lane = label - unit.first;
                     auto& row = rows[label];
                     s.entries.clear();
-                    if (s.problems[lane].positives.empty()) {
-                        s.entries.push_back({static_cast<std::int32_t>(x.width), never});
+                    if (s.problems[lane].positives.empty() && options.bias > 0) {
+                        s.entries.push_back(
+                            {static_cast<std::int32_t>(x.width), never / options.bias});
                     } else {
                         for (std::size_t q = 0; q < local.width(); ++q) {
                             const float w = s.weights[q * lanes + lane];
