@@ -212,6 +212,8 @@ class Component:
 
 def clone(value: Any) -> Any:
     """A component with the same parameters and nothing learned; lists of them likewise."""
+    if hasattr(value, "__sklearn_clone__"):  # data in the form of a component
+        return value.__sklearn_clone__()
     if isinstance(value, Component):
         return type(value)(**{k: clone(v) for k, v in value.get_params(deep=False).items()})
     if isinstance(value, list | tuple):

@@ -441,3 +441,13 @@ def test_a_part_of_eurlex(eurlex):
 def test_eurlex(eurlex):
     found = eurlex(TreeClassifier(shape="kmeans", arity=100))
     assert (found >= [82.0, 68.9, 57.6]).all(), found
+
+
+def test_a_ready_made_tree_survives_cloning():
+    from sklearn.base import clone as sklearn_clone
+
+    from megalabel.base import clone
+
+    tree = LabelTree.balanced(np.eye(6, dtype=np.float32), max_leaf=2, arity=2)
+    for made in (clone(TreeClassifier(tree=tree)), sklearn_clone(TreeClassifier(tree=tree))):
+        assert made.tree is tree

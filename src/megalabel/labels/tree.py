@@ -50,6 +50,10 @@ class LabelTree(Component):
     levels_: list[np.ndarray]
     label_of_leaf_: np.ndarray
 
+    def __sklearn_clone__(self) -> Self:
+        """Itself: as a parameter of a classifier a tree is data, not something to be learned."""
+        return self
+
     @property
     def depth(self) -> int:
         """The number of levels below the root; the last one is the labels."""
