@@ -53,7 +53,7 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named syst
     "dismec": ("dismec", {}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
-    "xr-linear, teacher": ("xr-linear", {"arity": 16, "negatives": "teacher"}),
+    "xr-linear, matcher": ("xr-linear", {"arity": 32, "negatives": "teacher+matcher"}),
     "parabel": ("parabel", {}),
     "bonsai": ("bonsai", {}),
     "bonsai, 1 tree": ("bonsai", {"trees": 1}),

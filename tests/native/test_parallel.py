@@ -260,7 +260,7 @@ except RuntimeError:
     os._exit(7)
 """
     for _ in range(3):
-        assert output(code) == (0, "7", "")
+        assert output(code)[:2] == (0, "7")  # newer Pythons warn of any fork beside threads
 
 
 def test_the_interpreter_ends_while_a_daemon_thread_is_in_a_loop():

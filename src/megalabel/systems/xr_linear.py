@@ -10,10 +10,10 @@ from megalabel.tagger import Tagger
 
 def xr_linear(
     *,
-    arity: int = 32,
+    arity: int = 16,
     max_leaf: int = 100,
     trees: int = 1,
-    negatives: str = "teacher+matcher",
+    negatives: str = "teacher",
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
