@@ -458,7 +458,8 @@ NB_MODULE(_native, m) {
         [](In<std::int64_t> starts, In<std::int32_t> columns, In<float> values, std::size_t width,
            In<std::int64_t> row_starts, In<std::int32_t> rows, In<std::int64_t> label_starts,
            In<std::int64_t> positive_starts, In<std::int32_t> positives, In<float> positive_costs,
-           In<float> negative_costs, bool logistic, double eps, float bias, float prune) {
+           In<float> negative_costs, In<float> factors, bool logistic, double eps, float bias,
+           float prune) {
             megalabel::newton::Options options;
             if (logistic) options.loss = megalabel::newton::Loss::logistic;
             options.eps = eps;
@@ -470,7 +471,7 @@ NB_MODULE(_native, m) {
                 trained = megalabel::train_groups(
                     {span(starts), span(columns), span(values), width},
                     {span(row_starts), span(rows), span(label_starts), span(positive_starts),
-                     span(positives), span(positive_costs), span(negative_costs)},
+                     span(positives), span(positive_costs), span(negative_costs), span(factors)},
                     options);
             }
             return nb::make_tuple(to_numpy(std::move(trained.starts)),
@@ -478,8 +479,8 @@ NB_MODULE(_native, m) {
                                   to_numpy(std::move(trained.values)));
         },
         "starts"_a, "columns"_a, "values"_a, "width"_a, "row_starts"_a, "rows"_a, "label_starts"_a,
-        "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "logistic"_a,
-        "eps"_a, "bias"_a, "prune"_a);
+        "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "factors"_a,
+        "logistic"_a, "eps"_a, "bias"_a, "prune"_a);
     // --- chunked weights and trees (chunks.hpp, beam.hpp)
     // --- chunked weights and trees (chunks.hpp, chunk_scores.hpp, beam.hpp)
     m.def("build_chunks", &built_chunks<float>, "starts"_a, "columns"_a,

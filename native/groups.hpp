@@ -30,6 +30,7 @@ struct LabelGroups {
     std::span<const std::int64_t> positive_starts;
     std::span<const std::int32_t> positives;
     std::span<const float> positive_costs, negative_costs;
+    std::span<const float> factors;  // of the cost of each of the positives; none: all 1
 
     std::size_t size() const { return label_starts.size() - 1; }
     std::size_t labels() const { return positive_starts.size() - 1; }
@@ -43,6 +44,7 @@ struct LabelGroups {
         const bool all_rows = row_starts.empty() && size() == 1;
         if (!fits(positive_starts, positives.size()) || !fits(label_starts, labels()) ||
             positive_costs.size() != labels() || negative_costs.size() != labels() ||
+            !(factors.empty() || factors.size() == positives.size()) ||
             !(all_rows || (row_starts.size() == size() + 1 && fits(row_starts, rows.size()))))
             throw std::invalid_argument("the arrays of the label groups differ in their sizes");
         for (auto list : {rows, positives})
@@ -229,9 +231,11 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 for (std::size_t label = unit.first; label < unit.last; ++label) {
                     auto& problem = s.problems[label - unit.first];
                     problem.positives.clear();
+                    problem.factors.clear();
                     for (auto p = groups.positive_starts[label];
                          p < groups.positive_starts[label + 1]; ++p) {
                         const auto row = groups.positives[p];
+                        if (!groups.factors.empty()) problem.factors.push_back(groups.factors[p]);
                         if (all) {
                             problem.positives.push_back(row);
                             continue;

@@ -244,6 +244,7 @@ struct Classes {
     const std::uint16_t* positive;  // a bit for each lane, a row each
     const float* positive_cost;
     const float* negative_cost;
+    const float* factors;  // of the cost where a row is positive, a row x lane each; null: all 1
 
     __attribute__((always_inline)) void row(std::size_t i, Vector& sign, Vector& cost) const {
         sign = Vector{} - 1.f;
@@ -252,7 +253,7 @@ struct Classes {
         for (std::size_t k = 0; k < lanes; ++k) {
             if (!(positive[i] >> k & 1)) continue;
             sign[k] = 1.f;
-            cost[k] = positive_cost[k];
+            cost[k] = positive_cost[k] * (factors ? factors[i * lanes + k] : 1.f);
         }
     }
 };
@@ -316,6 +317,7 @@ MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, floa
 // A label's positives (places among the group's rows) and the costs of its two classes.
 struct Problem {
     std::vector<std::int32_t> positives;
+    std::vector<float> factors;  // of each positive's cost: for all problems of a block, or none
     float positive_cost = 1, negative_cost = 1;
 };
 
@@ -336,16 +338,22 @@ class Solver {
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
         std::array<bool, lanes> open{};
+        bool weighed = false;
         for (std::size_t k = 0; k < problems.size(); ++k) {
             const auto& p = problems[k];
             positive_cost[k] = p.positive_cost;
             negative_cost[k] = p.negative_cost;
             for (auto row : p.positives) positive_[row] |= std::uint16_t(1u << k);
+            weighed |= !p.factors.empty();
+            if (weighed) factors_.resize(n * lanes);  // read only where it is written
+            for (std::size_t j = 0; j < p.factors.size(); ++j)
+                factors_[p.positives[j] * lanes + k] = p.factors[j];
             const double rarer = std::min(p.positives.size(), n - p.positives.size());
             tolerance[k] = options.eps * std::max(1.0, rarer) / std::max<double>(1, n);
             open[k] = true;
         }
-        const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data()};
+        const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
+                              weighed ? factors_.data() : nullptr};
         const auto loss = options.loss;
         float* w = weights.data();
         const Factors none{};
@@ -469,7 +477,7 @@ class Solver {
     }
 
     Buffer gradient_, step_, direction_, residual_, product_;
-    Buffer margin_, change_, curvature_, slope_;
+    Buffer margin_, change_, curvature_, slope_, factors_;
     std::vector<std::int32_t> rows_;
     std::vector<std::uint16_t> positive_, curved_;
     Lanes loss_{};  // at the margins

@@ -44,6 +44,7 @@ def train(
     reach: csc_matrix | None = None,
     positive_costs: np.ndarray,
     negative_costs: np.ndarray,
+    factors: np.ndarray | None = None,
     loss: str,
     eps: float,
     bias: float,
@@ -62,6 +63,8 @@ def train(
     reach : CSC matrix (n, groups), optional
     positive_costs, negative_costs : float arrays (columns,)
         What an error costs.
+    factors : float array (stored entries of targets,), optional
+        What the cost of each positive is multiplied with.
     loss, eps, bias, prune
         As in `OneVsAll`.
     """
@@ -85,6 +88,7 @@ def train(
         targets.indices.astype(np.int32, copy=False),
         np.asarray(positive_costs, np.float32),
         np.asarray(negative_costs, np.float32),
+        np.empty(0, np.float32) if factors is None else np.asarray(factors, np.float32),
         loss == "logistic",
         float(eps),
         float(bias),
