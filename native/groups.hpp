@@ -128,6 +128,7 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     for (auto& m : group.mean) m /= std::max<double>(1, n);
     group.mean.back() = bias;
     for (auto m : group.mean) group.mean_square += m * m;
+    r.narrow_columns();
     return group;
 }
 
@@ -139,8 +140,10 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
     const auto& x = group.rows;
     mean.assign(x.width() + 1, 0);
     const double count = static_cast<double>(problem.positives.size());
-    for (auto i : problem.positives)
-        for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[x.columns[p]] += x.values[p];
+    x.with_columns([&](auto* columns) {
+        for (auto i : problem.positives)
+            for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[columns[p]] += x.values[p];
+    });
     for (auto& m : mean) m /= count;
     mean.back() = bias;
     double square = 0, cross = 0;
@@ -252,7 +255,7 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                         start_between_means(group, problem, options.bias, label - unit.first,
                                             s.mean, s.weights);
                 }
-                s.solver.solve(local, s.problems, options, s.weights);
+                s.solver.solve(local, group.mean, s.problems, options, s.weights);
                 for (std::size_t label = unit.first; label < unit.last; ++label) {
                     const std::size_t lane = label - unit.first;
                     auto& row = rows[label];

@@ -12,11 +12,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -66,19 +69,37 @@ struct Options {
 // that many rows have come first, where they share cache lines.
 struct Rows {
     std::vector<std::int64_t> starts{0};
-    std::vector<std::int32_t> columns;
+    std::vector<std::int32_t> columns;  // until they are narrowed
+    std::vector<std::uint16_t> narrow;  // the columns, where 16 bits hold them
     std::vector<float> values;
     std::vector<std::int32_t> features;  // the original number of each column
 
     std::size_t size() const { return starts.size() - 1; }
     std::size_t width() const { return features.size(); }
+
+    // Fewer bytes a value: the solver waits for memory more than for anything else.
+    void narrow_columns() {
+        if (width() > 65536) return;
+        narrow.assign(columns.begin(), columns.end());
+        columns = {};
+    }
+
+    // Calls f with a pointer to the columns, of whichever type.
+    template <class F>
+    void with_columns(const F& f) const {
+        if (columns.empty())
+            f(narrow.data());
+        else
+            f(columns.data());
+    }
 };
 
 // out[r] = <x_row, w> for every listed row and lane; the bias weight comes last in w.
-MEGALABEL_CLONES inline void multiply(const Rows& x, float bias, const float* weights, float* out) {
+template <class Column>
+MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, float bias,
+                                      const float* weights, float* out) {
     const Vector* w = vectors(weights);
     const Vector start = bias * w[x.width()];
-    const std::int32_t* columns = x.columns.data();
     const float* values = x.values.data();
     for (std::size_t i = 0; i < x.size(); ++i) {
         Vector even = start, odd = {};
@@ -93,34 +114,38 @@ MEGALABEL_CLONES inline void multiply(const Rows& x, float bias, const float* we
     }
 }
 
-// out += X' coefficients over the listed rows; coefficients are in the order of the list.
-MEGALABEL_CLONES inline void add(const Rows& x, float bias, const std::int32_t* rows,
-                                 std::size_t count, const float* coefficients, float* out) {
+// out += X' coefficients over those listed rows that have a slope in a wanted lane (a bit each);
+// coefficients are in the order of the list.
+template <class Column>
+MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bias,
+                                 const std::int32_t* rows, std::size_t count,
+                                 const std::uint16_t* sloped, std::uint16_t wanted,
+                                 const float* coefficients, float* out) {
     Vector* o = vectors(out);
     Vector offset = {};
     for (std::size_t r = 0; r < count; ++r) {
+        if (!(sloped[r] & wanted)) continue;
         const Vector c = vectors(coefficients)[r];
         offset += bias * c;
         for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
-            o[x.columns[e]] += x.values[e] * c;
+            o[columns[e]] += x.values[e] * c;
     }
     o[x.width()] += offset;
 }
 
-// out += X' diag(curvature) X direction over those listed rows that have curvature in a wanted lane
-// (a bit each), both halves while a row is in cache.
-MEGALABEL_CLONES inline void hessian(const Rows& x, float bias, const std::int32_t* rows,
-                                     std::size_t count, const std::uint16_t* curved,
-                                     std::uint16_t wanted, const float* curvature,
-                                     const float* direction, float* out) {
+// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache.
+template <class Column>
+MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float bias,
+                                     const std::int32_t* rows, std::size_t count,
+                                     const std::uint16_t* sloped, std::uint16_t wanted,
+                                     const float* curvature, const float* direction, float* out) {
     const Vector* d = vectors(direction);
     Vector* o = vectors(out);
     const Vector start = bias * d[x.width()];
     Vector offset = {};
-    const std::int32_t* columns = x.columns.data();
     const float* values = x.values.data();
     for (std::size_t r = 0; r < count; ++r) {
-        if (!(curved[r] & wanted)) continue;
+        if (!(sloped[r] & wanted)) continue;
         const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
         Vector even = start, odd = {};
         std::int64_t e = begin;
@@ -134,6 +159,41 @@ MEGALABEL_CLONES inline void hessian(const Rows& x, float bias, const std::int32
         for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
     }
     o[x.width()] += offset;
+}
+
+// The same two for one label, whose vectors lie along: out += X' coefficients, and
+// out += X' diag(curvature) X direction, over its own rows.
+template <class Column>
+MEGALABEL_CLONES inline void add_alone(const Rows& x, const Column* columns, float bias,
+                                       std::span<const std::int32_t> rows,
+                                       const float* coefficients, float* out) {
+    const float* values = x.values.data();
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const float c = coefficients[r];
+        const std::int64_t end = x.starts[rows[r] + 1];
+        for (std::int64_t e = x.starts[rows[r]]; e < end; ++e) out[columns[e]] += values[e] * c;
+        out[x.width()] += bias * c;
+    }
+}
+
+template <class Column>
+MEGALABEL_CLONES inline void hessian_alone(const Rows& x, const Column* columns, float bias,
+                                           std::span<const std::int32_t> rows,
+                                           const float* curvature, const float* direction,
+                                           float* out) {
+    const float* values = x.values.data();
+    const float start = bias * direction[x.width()];
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
+        float sums[4] = {start, 0, 0, 0};
+        std::int64_t e = begin;
+        for (; e + 3 < end; e += 4)
+            for (int j = 0; j < 4; ++j) sums[j] += values[e + j] * direction[columns[e + j]];
+        for (; e < end; ++e) sums[0] += values[e] * direction[columns[e]];
+        const float c = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * curvature[r];
+        for (e = begin; e < end; ++e) out[columns[e]] += values[e] * c;
+        out[x.width()] += bias * c;
+    }
 }
 
 // Sums of a * b over n places for every lane; in double every 64 places.
@@ -278,15 +338,17 @@ MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const flo
     for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
 }
 
-// Moves the margins, sums the loss of every lane there, and lists the rows that have any slope,
-// with their curvature. (A slope can do without curvature in float32, but not the other way round.)
+// Moves the margins, sums the loss of every lane there, and lists the rows that have a slope in
+// some lane, with a bit for each such lane. (In float32 there are slopes without curvature, but no
+// curvature without a slope.)
 MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
                                          const float* change, const float* length, std::size_t n,
-                                         std::int32_t* rows, std::uint16_t* curved, float* slopes,
-                                         float* curvatures, double* out) {
+                                         std::int32_t* rows, std::uint16_t* sloped, float* slopes,
+                                         float* curvatures, std::int32_t* counts, double* out) {
     const Vector factor = *vectors(length);
     double sum[lanes] = {};
     std::size_t count = 0;
+    Integers each = {};
     for (std::size_t j = 0; j < n; j += 64) {
         Vector part = {};
         for (std::size_t i = j; i < std::min(n, j + 64); ++i) {
@@ -296,21 +358,18 @@ MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, floa
             vectors(margin)[i] = at;
             terms(kind, at, sign, cost, loss, slope, curvature);
             part += loss;
+            each -= slope != 0.f;
             vectors(slopes)[count] = slope;
             vectors(curvatures)[count] = curvature;
             rows[count] = static_cast<std::int32_t>(i);
             std::uint32_t bits = 0;
-            float any = 0;
-            for (std::size_t k = 0; k < lanes; ++k) {
-                bits |= std::uint32_t(curvature[k] > 0) << k;
-                any += std::abs(slope[k]);
-            }
-            curved[count] = static_cast<std::uint16_t>(bits);
-            count += any > 0;
+            for (std::size_t k = 0; k < lanes; ++k) bits |= std::uint32_t(slope[k] != 0) << k;
+            sloped[count] = static_cast<std::uint16_t>(bits);
+            count += bits != 0;
         }
         for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
     }
-    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
+    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k], counts[k] = each[k];
     return count;
 }
 
@@ -321,19 +380,28 @@ struct Problem {
     float positive_cost = 1, negative_cost = 1;
 };
 
+// What a Newton step needs: `lanes` labels side by side, or one label along.
+struct Vectors {
+    Buffer gradient, step, direction, residual, product;
+
+    void resize(std::size_t size) {
+        for (auto* v : {&gradient, &step, &direction, &residual, &product}) v->resize(size);
+    }
+};
+
 // The buffers of a solver, kept from block to block by each thread.
 class Solver {
   public:
-    // Solves up to `lanes` problems over the rows. `weights` ((width + 1) x lanes, bias last) holds
-    // the start and, afterwards, the solution.
-    void solve(const Rows& x, std::span<const Problem> problems, const Options& options,
-               Buffer& weights) {
+    // Solves up to `lanes` problems over the rows, whose mean is given (bias last). `weights`
+    // ((width + 1) x lanes, bias last) holds the start and, afterwards, the solution.
+    void solve(const Rows& x, std::span<const double> mean, std::span<const Problem> problems,
+               const Options& options, Buffer& weights) {
         const std::size_t n = x.size(), size = x.width() + 1;
-        for (auto* v : {&gradient_, &step_, &direction_, &residual_, &product_})
-            v->resize(size * lanes);
+        block_.resize(size * lanes);
+        alone_.resize((size + lanes - 1) / lanes * lanes);
         for (auto* v : {&margin_, &change_, &curvature_, &slope_}) v->resize((n + 1) * lanes);
         rows_.resize(n + 1);
-        curved_.resize(n + 1);
+        sloped_.resize(n + 1);
         positive_.assign(n, 0);
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
@@ -349,43 +417,37 @@ class Solver {
             for (std::size_t j = 0; j < p.factors.size(); ++j)
                 factors_[p.positives[j] * lanes + k] = p.factors[j];
             const double rarer = std::min(p.positives.size(), n - p.positives.size());
-            tolerance[k] = options.eps * std::max(1.0, rarer) / std::max<double>(1, n);
+            tolerance[k] = options.eps * std::max(1.0, rarer) / std::max<double>(1, n) *
+                           slope_at_zero(x, mean, p, options);
             open[k] = true;
         }
         const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
                               weighed ? factors_.data() : nullptr};
         const auto loss = options.loss;
         float* w = weights.data();
-        const Factors none{};
 
-        // the gradient at zero is what the stopping rule measures against (not that at the start)
-        std::fill_n(margin_.begin(), n * lanes, 0.f);
         std::fill_n(change_.begin(), n * lanes, 0.f);
-        std::size_t active = place(loss, classes, none, n);
-        std::fill(gradient_.begin(), gradient_.end(), 0.f);
-        add(x, options.bias, rows_.data(), active, slope_.data(), gradient_.data());
-        Lanes scale{};
-        dot(gradient_.data(), gradient_.data(), size, scale.data());
-
-        multiply(x, options.bias, w, margin_.data());
-        active = place(loss, classes, none, n);
+        x.with_columns(
+            [&](auto* columns) { multiply(x, columns, options.bias, w, margin_.data()); });
+        std::size_t active = place(loss, classes, {}, n);
         for (int iteration = 0; iteration < options.max_newton; ++iteration) {
-            std::memcpy(gradient_.data(), w, size * lanes * sizeof(float));
-            add(x, options.bias, rows_.data(), active, slope_.data(), gradient_.data());
-            Lanes square{};
-            dot(gradient_.data(), gradient_.data(), size, square.data());
+            std::fill(block_.step.begin(), block_.step.end(), 0.f);
+            const unsigned apart = list_alone(active, n, open);
+            for (std::size_t k = 0; k < lanes; ++k)
+                if (apart >> k & 1) open[k] = step_alone(x, options, w, k, tolerance[k]);
+            step_together(x, options, active, w, tolerance, apart, open);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
-                open[k] = open[k] && square[k] > tolerance[k] * tolerance[k] * scale[k];
                 any |= open[k];
                 // a lane that is done asks for no more rows
                 if (!open[k]) positive_cost[k] = negative_cost[k] = 0;
             }
             if (!any) return;
-            find_step(x, options, active, open, square);
-            multiply(x, options.bias, step_.data(), change_.data());
+            x.with_columns([&](auto* columns) {
+                multiply(x, columns, options.bias, block_.step.data(), change_.data());
+            });
             const Factors length = line_search(loss, classes, n, size, w, open);
-            add_scaled(length.data(), step_.data(), w, size);
+            add_scaled(length.data(), block_.step.data(), w, size);
             active = place(loss, classes, length, n);
         }
     }
@@ -393,32 +455,143 @@ class Solver {
   private:
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    curved_.data(), slope_.data(), curvature_.data(), loss_.data());
+                    sloped_.data(), slope_.data(), curvature_.data(), counts_.data(), loss_.data());
     }
 
-    // Conjugate gradients on H s = -g for all lanes, until each one's model value settles.
-    void find_step(const Rows& x, const Options& options, std::size_t active,
-                   const std::array<bool, lanes>& open, const Lanes& square) {
+    // The norm of a label's gradient at zero, which the stopping rule measures against (not that at
+    // the start).
+    double slope_at_zero(const Rows& x, std::span<const double> mean, const Problem& problem,
+                         const Options& options) {
+        const float slope = options.loss == Loss::logistic ? 0.5f : 2.f;
+        auto& g = alone_.gradient;
+        std::fill(g.begin(), g.end(), 0.f);
+        const double all = slope * problem.negative_cost * static_cast<double>(x.size());
+        for (std::size_t q = 0; q < mean.size(); ++q) g[q] = static_cast<float>(all * mean[q]);
+        coefficients_.resize(problem.positives.size());
+        for (std::size_t j = 0; j < coefficients_.size(); ++j) {
+            const float factor = problem.factors.empty() ? 1.f : problem.factors[j];
+            coefficients_[j] = -slope * (problem.positive_cost * factor + problem.negative_cost);
+        }
+        x.with_columns([&](auto* columns) {
+            add_alone(x, columns, options.bias, problem.positives, coefficients_.data(), g.data());
+        });
+        Lanes square{};
+        dot(g.data(), g.data(), g.size() / lanes, square.data());
+        return std::sqrt(std::reduce(square.begin(), square.end()));
+    }
+
+    // Which open lanes go alone (a bit each), with their rows: those with few, as hardly any other
+    // lane has a slope in the same rows. That depends on nothing but the label, so that its weights
+    // do not depend on its company.
+    unsigned list_alone(std::size_t active, std::size_t n, const std::array<bool, lanes>& open) {
+        unsigned apart = 0;
+        for (std::size_t k = 0; k < lanes; ++k) {
+            lists_[k].clear();
+            if (open[k] && static_cast<std::size_t>(counts_[k]) <= n / 8) apart |= 1u << k;
+        }
+        if (apart)
+            for (std::size_t r = 0; r < active; ++r)
+                for (unsigned bits = sloped_[r] & apart; bits; bits &= bits - 1)
+                    lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
+        return apart;
+    }
+
+    // The step of one lane over its own rows; false where the lane is done.
+    bool step_alone(const Rows& x, const Options& options, const float* w, std::size_t lane,
+                    double tolerance) {
+        auto& list = lists_[lane];
+        curvatures_.resize(list.size());
+        coefficients_.resize(list.size());
+        for (std::size_t j = 0; j < list.size(); ++j) {
+            coefficients_[j] = slope_[list[j] * lanes + lane];
+            curvatures_[j] = curvature_[list[j] * lanes + lane];
+            list[j] = rows_[list[j]];
+        }
+        std::fill(alone_.gradient.begin(), alone_.gradient.end(), 0.f);
+        for (std::size_t q = 0; q <= x.width(); ++q) alone_.gradient[q] = w[q * lanes + lane];
+        x.with_columns([&](auto* columns) {
+            add_alone(x, columns, options.bias, list, coefficients_.data(), alone_.gradient.data());
+        });
+        const std::size_t places = alone_.gradient.size() / lanes;
+        Lanes square{};
+        dot(alone_.gradient.data(), alone_.gradient.data(), places, square.data());
+        join(square);
+        if (square[0] <= tolerance * tolerance) return false;
+        std::fill(alone_.step.begin(), alone_.step.end(), 0.f);
+        std::array<bool, lanes> going;
+        going.fill(true);
+        const Lanes fall = find_step(alone_, places, options, going, square, true, [&](unsigned) {
+            x.with_columns([&](auto* columns) {
+                hessian_alone(x, columns, options.bias, list, curvatures_.data(),
+                              alone_.direction.data(), alone_.product.data());
+            });
+        });
+        fall_[lane] = fall[0];
+        for (std::size_t q = 0; q <= x.width(); ++q) block_.step[q * lanes + lane] = alone_.step[q];
+        return true;
+    }
+
+    // The steps of all other lanes, over the rows where any of them has a slope.
+    void step_together(const Rows& x, const Options& options, std::size_t active, const float* w,
+                       const Lanes& tolerance, unsigned apart, std::array<bool, lanes>& open) {
+        unsigned wanted = 0;
+        for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{open[k]} << k;
+        wanted &= ~apart;
+        if (!wanted) return;
         const std::size_t size = x.width() + 1;
-        std::fill(step_.begin(), step_.end(), 0.f);
-        for (std::size_t q = 0; q < size * lanes; ++q)
-            product_[q] = residual_[q] = direction_[q] = -gradient_[q];
-        Lanes rho = square, model{};
-        std::array<bool, lanes> going = open;
+        std::memcpy(block_.gradient.data(), w, size * lanes * sizeof(float));
+        x.with_columns([&](auto* columns) {
+            add(x, columns, options.bias, rows_.data(), active, sloped_.data(),
+                static_cast<std::uint16_t>(wanted), slope_.data(), block_.gradient.data());
+        });
+        Lanes square{};
+        dot(block_.gradient.data(), block_.gradient.data(), size, square.data());
+        std::array<bool, lanes> going{};
+        for (std::size_t k = 0; k < lanes; ++k) {
+            if (!(wanted >> k & 1)) continue;
+            going[k] = open[k] = square[k] > tolerance[k] * tolerance[k];
+        }
+        if (std::none_of(going.begin(), going.end(), std::identity())) return;
+        const auto fall =
+            find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
+                x.with_columns([&](auto* columns) {
+                    hessian(x, columns, options.bias, rows_.data(), active, sloped_.data(),
+                            static_cast<std::uint16_t>(lanes_going), curvature_.data(),
+                            block_.direction.data(), block_.product.data());
+                });
+            });
+        for (std::size_t k = 0; k < lanes; ++k)
+            if (going[k]) fall_[k] = fall[k];
+    }
+
+    // Sums over the lanes, where they are all of one label.
+    static void join(Lanes& sums) { sums.fill(std::reduce(sums.begin(), sums.end())); }
+
+    // Conjugate gradients on H s = -g, from s = 0, until the model value of each label settles.
+    // `product` adds the Hessian's product with v.direction to v.product for the lanes still going.
+    // Where the lanes are of one label (`joined`), sums go over all of them. Returns g.s.
+    template <class Product>
+    static Lanes find_step(Vectors& v, std::size_t places, const Options& options,
+                           std::array<bool, lanes> going, const Lanes& square, bool joined,
+                           const Product& product) {
+        for (std::size_t q = 0; q < places * lanes; ++q)
+            v.product[q] = v.residual[q] = v.direction[q] = -v.gradient[q];
+        Lanes rho = square, model{}, sg{};
         for (int t = 1; t <= options.max_products; ++t) {
             end_if_cancelled();  // a block of a large corpus takes minutes
             unsigned wanted = 0;
             for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
-            hessian(x, options.bias, rows_.data(), active, curved_.data(),
-                    static_cast<std::uint16_t>(wanted), curvature_.data(), direction_.data(),
-                    product_.data());
-            Lanes bend{}, sr{}, sg{}, next{};
-            dot(direction_.data(), product_.data(), size, bend.data());
+            product(wanted);
+            Lanes bend{}, sr{}, next{};
+            dot(v.direction.data(), v.product.data(), places, bend.data());
+            if (joined) join(bend);
             Factors alpha{}, beta{};
             for (std::size_t k = 0; k < lanes; ++k)
                 if (going[k] && bend[k] > 0) alpha[k] = static_cast<float>(rho[k] / bend[k]);
-            advance(alpha.data(), direction_.data(), product_.data(), gradient_.data(),
-                    step_.data(), residual_.data(), size, sr.data(), sg.data(), next.data());
+            advance(alpha.data(), v.direction.data(), v.product.data(), v.gradient.data(),
+                    v.step.data(), v.residual.data(), places, sr.data(), sg.data(), next.data());
+            if (joined)
+                for (auto* sums : {&sr, &sg, &next}) join(*sums);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
                 if (!going[k]) continue;
@@ -431,19 +604,20 @@ class Solver {
                 rho[k] = next[k];
                 any = true;
             }
-            if (!any) return;
-            turn(residual_.data(), beta.data(), direction_.data(), product_.data(), size);
+            if (!any) break;
+            turn(v.residual.data(), beta.data(), v.direction.data(), v.product.data(), places);
         }
+        return sg;
     }
 
     // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
     Factors line_search(Loss loss, const Classes& classes, std::size_t n, std::size_t size,
                         const float* w, std::array<bool, lanes>& open) {
-        Lanes ww{}, ws{}, ss{}, gs{}, value{};
+        const float* step = block_.step.data();
+        Lanes ww{}, ws{}, ss{}, value{};
         dot(w, w, size, ww.data());
-        dot(w, step_.data(), size, ws.data());
-        dot(step_.data(), step_.data(), size, ss.data());
-        dot(gradient_.data(), step_.data(), size, gs.data());
+        dot(w, step, size, ws.data());
+        dot(step, step, size, ss.data());
         Factors length{};
         for (std::size_t k = 0; k < lanes; ++k) {
             length[k] = open[k] ? 1.f : 0.f;
@@ -459,7 +633,7 @@ class Solver {
                 if (!searching[k]) continue;
                 const double a = length[k];
                 const double f = sum[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
-                searching[k] = f - value[k] > 0.01 * a * gs[k];
+                searching[k] = f - value[k] > 0.01 * a * fall_[k];
                 if (!searching[k]) {
                     // no progress that single precision can see: this lane is done
                     if (value[k] - f <= 1e-7 * std::abs(f)) open[k] = false;
@@ -476,11 +650,16 @@ class Solver {
         return length;
     }
 
-    Buffer gradient_, step_, direction_, residual_, product_;
-    Buffer margin_, change_, curvature_, slope_, factors_;
+    Vectors block_, alone_;
+    Buffer margin_, change_, curvature_, slope_;
     std::vector<std::int32_t> rows_;
-    std::vector<std::uint16_t> positive_, curved_;
+    std::vector<std::uint16_t> positive_, sloped_;
+    std::vector<float> factors_;
+    std::array<std::int32_t, lanes> counts_{};  // rows with a slope
+    std::array<std::vector<std::int32_t>, lanes> lists_;
+    std::vector<float> coefficients_, curvatures_;
     Lanes loss_{};  // at the margins
+    Lanes fall_{};  // gradient times step
 };
 
 }  // namespace megalabel::newton
