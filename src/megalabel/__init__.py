@@ -15,6 +15,7 @@ _WHERE = {
     "read": "megalabel.data",
     "Tagger": "megalabel.tagger",
     "load": "megalabel.store",
+    "merge": "megalabel.merging",
     "evaluate": "megalabel.metrics",
     "systems": "megalabel",
     "get_threads": "megalabel._native",
@@ -27,6 +28,7 @@ __all__ = [  # noqa: RUF022 - nouns first
     "Tagger",
     "read",
     "load",
+    "merge",
     "evaluate",
     "systems",
     "get_threads",
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from megalabel import systems
     from megalabel._native import get_threads, set_threads
     from megalabel.data import Corpus, LabelSet, Ranking, read
+    from megalabel.merging import merge
     from megalabel.metrics import evaluate
     from megalabel.store import load
     from megalabel.tagger import Tagger

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -261,6 +261,11 @@ class Classifier(Component, ABC):
 
     labels_: LabelSet
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether fit takes `label_features` too: a row for the text of each label."""
+        return False
+
     @abstractmethod
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Learn from rows of X and their labels Y (CSR, relevance in float32)."""
@@ -281,6 +286,16 @@ class Classifier(Component, ABC):
         raise ParameterError(
             f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
         )
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
+        """One classifier of several, each fitted on the same rows for its own labels; `labels` are
+        those of all parts in a row."""
+        raise ParameterError(f"{cls.__name__} cannot be merged from classifiers of some labels")
+
+    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
+        """A copy without weights of at most `threshold`, and with at most so many a label."""
+        raise ParameterError(f"{type(self).__name__} has no weights to prune")
 
 
 class Calibrator(Component, ABC):

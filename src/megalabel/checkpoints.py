@@ -44,7 +44,7 @@ class Steps:
     ----------
     owner : Component
         Whose fit it is; its parameters are part of the fingerprint.
-    *data : matrices
+    *data : CSR matrices and arrays
         What it is fitted on.
 
     Examples
@@ -59,14 +59,17 @@ class Steps:
     array([[2., 4.]])
     """
 
-    def __init__(self, owner: Component, *data: csr_matrix) -> None:
+    def __init__(self, owner: Component, *data: csr_matrix | np.ndarray) -> None:
         self._folder: Path | None = None
         if (folder := _FOLDER.get()) is None:
             return
         digest = hashlib.sha256(repr(owner).encode())
-        for matrix in data:
-            digest.update(repr(matrix.shape).encode())
-            for array in (matrix.indptr, matrix.indices, matrix.data):
+        for part in data:
+            digest.update(repr(part.shape).encode())
+            arrays = (
+                [part] if isinstance(part, np.ndarray) else [part.indptr, part.indices, part.data]
+            )
+            for array in arrays:
                 digest.update(np.ascontiguousarray(array).data)
         self._folder = folder / digest.hexdigest()[:16]
         self._folder.mkdir(parents=True, exist_ok=True)

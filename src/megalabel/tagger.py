@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, issparse
 
 from megalabel import __version__, store
@@ -33,6 +34,7 @@ from megalabel.data.corpus import canonical
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Precomputed, Tfidf
+from megalabel.labels.vectors import check_argument
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
 
@@ -169,7 +171,10 @@ class Tagger(Component):
     def _fit_parts(self, vectors: Any, corpus: Corpus) -> None:
         """Train the classifier, then calibrate it on rankings of texts it has not seen."""
         targets, labels = corpus.targets, corpus.labels
-        self.classifier_ = clone(self.classifier).fit(vectors, targets, labels)
+        more = {}
+        if self.classifier.reads_labels:
+            more["label_features"] = self._label_features(labels)
+        self.classifier_ = clone(self.classifier).fit(vectors, targets, labels, **more)
         self.metrics_ = {}
         if self.calibration_ is None:
             return
@@ -181,7 +186,7 @@ class Tagger(Component):
             rows = np.sort(order[: max(1, int(len(corpus) * self.holdout))])
             rest = np.setdiff1d(np.arange(len(corpus)), rows)
             if len(rest):
-                other = clone(self.classifier).fit(vectors[rest], targets[rest], labels)
+                other = clone(self.classifier).fit(vectors[rest], targets[rest], labels, **more)
                 ranking = other.rank(vectors[rows], self._calibrated_k)
             else:
                 ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
@@ -197,6 +202,21 @@ class Tagger(Component):
             )
             self.metrics_ = held_out.to_dict()
         self.calibration_.fit(ranking, targets[rows])
+
+    def _label_features(self, labels: LabelSet) -> Any:
+        """The labels' own texts as vectors."""
+        if isinstance(self.features_, Precomputed):
+            raise ParameterError(
+                f"{type(self.classifier).__name__} reads the texts of labels, but the features "
+                "are vectors made elsewhere; fit it by itself, with label_features"
+            )
+        texts = labels.names if labels.texts is None else labels.texts
+        if pc.all(pc.utf8_is_decimal(texts)).as_py():
+            raise DataError(
+                f"{type(self.classifier).__name__} reads the texts of labels, but these are known "
+                "by number alone"
+            )
+        return self.features_.transform(texts)
 
     @property
     def _calibrated_k(self) -> int:
@@ -363,6 +383,41 @@ class Tagger(Component):
         return reasons
 
     # ------------------------------------------------------------------ keeping
+    def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
+        """A smaller tagger of the largest weights; this one stays as it is.
+
+        Parameters
+        ----------
+        threshold : float
+            Weights of at most this size are dropped. Biases stay.
+        max_per_label : int, optional
+            Only so many of the largest weights of each classifier stay, beside the bias.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> tagger = systems.create("dismec").fit(["red dress", "blue jeans"], [["a"], ["b"]])
+        >>> tagger.classifier_.weights_.to_csr().nnz
+        8
+        >>> tagger.prune(max_per_label=1).classifier_.weights_.to_csr().nnz
+        2
+        """
+        self.check_fitted()
+        check_argument("threshold", threshold, number(0))
+        check_argument("max_per_label", max_per_label, integer(0) | one_of(None))
+        classifier = self.classifier_.pruned(threshold, max_per_label)
+        by = {"threshold": threshold, "max_per_label": max_per_label}
+        result: Tagger = clone(self)
+        result.restore(
+            self.learned()
+            | {
+                "classifier_": classifier,
+                "metrics_": {},
+                "provenance_": self.provenance_ | {"pruned": by},
+            }
+        )
+        return result
+
     def save(self, path: str | Path) -> None:
         """Write the model folder; an older model there is replaced in one step."""
         self.check_fitted()

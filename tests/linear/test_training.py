@@ -389,23 +389,22 @@ def test_positives_with_factors_of_their_own(loss):
     targets = targets.tolil()
     targets[:, 0] = 0  # a label without positives, whose block has factors all the same
     targets = csc_matrix(targets)
-    factors = np.random.default_rng(0).uniform(0.1, 5, targets.nnz)
-    W = train(X, targets, 0.7, positive=np.linspace(0.5, 2, 20), factors=factors, loss=loss)
+    targets.data[:] = np.random.default_rng(0).uniform(0.1, 5, targets.nnz)
+    W = train(X, targets, 0.7, positive=np.linspace(0.5, 2, 20), weighed=True, loss=loss)
     A = augmented(X)
     for label in range(1, 20):
         t, own = signs(targets, label), slice(*targets.indptr[label : label + 2])
         costs = np.full(len(t), 0.7)
-        costs[targets.indices[own]] = np.linspace(0.5, 2, 20)[label] * factors[own]
+        costs[targets.indices[own]] = np.linspace(0.5, 2, 20)[label] * targets.data[own]
         best = objective(A, t, costs, minimiser(A, t, costs, loss), loss)
         ours = objective(A, t, costs, W[label].toarray()[0].astype(np.float64), loss)
         assert ours - best < 1e-4 * best
     # no other label matters, and factors of one are none
-    alone = csc_matrix(targets[:, [7]])
-    part = slice(*targets.indptr[7:9])
     costs = np.linspace(0.5, 2, 20)[[7]]
-    found = train(X, alone, 0.7, positive=costs, factors=factors[part], loss=loss)
+    found = train(X, targets[:, [7]], 0.7, positive=costs, weighed=True, loss=loss)
     np.testing.assert_array_equal(found.toarray(), W[7].toarray())
-    ones = train(X, targets, factors=np.ones(targets.nnz), loss=loss)
+    targets.data[:] = 1
+    ones = train(X, targets, weighed=True, loss=loss)
     np.testing.assert_array_equal(ones.toarray(), train(X, targets, loss=loss).toarray())
 
 
@@ -416,7 +415,8 @@ def test_a_factor_of_two_is_the_positive_twice(loss):
     factors = np.where(np.arange(t.sum()) % 2, 2.0, 1.0)
     again = np.flatnonzero(t)[factors == 2]
     twice = train(vstack([X, X[again]]), vstack([targets, targets[again]]), loss=loss, eps=1e-6)
-    once = train(X, targets, factors=factors, loss=loss, eps=1e-6)
+    targets.data[:] = factors
+    once = train(X, targets, weighed=True, loss=loss, eps=1e-6)
     np.testing.assert_allclose(once.toarray(), twice.toarray(), atol=2e-3)
 
 
@@ -473,8 +473,6 @@ def test_arrays_that_do_not_fit_are_refused():
         train(X, targets[:29])
     with pytest.raises(ValueError, match="differ in their sizes"):
         train(X, targets, positive=np.ones(3))
-    with pytest.raises(ValueError, match="differ in their sizes"):
-        train(X, targets, factors=np.ones(targets.nnz + 1))
     reach = csc_matrix(np.ones((30, 2)))
     for starts in ([0, 4], [0, 5, 4], [1, 2, 4], [0, 2, 3], [0, -1, 4], []):
         with pytest.raises(ValueError, match="differ in their sizes"):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel.cli import EXIT_CODES, corpora, demonstration, models, planning
+from megalabel.cli import EXIT_CODES, corpora, demonstration, models, planning, shaping
 
 app = typer.Typer(
     help="Tag texts with the right few of thousands to millions of labels.",
@@ -42,6 +42,8 @@ for command in (
     models.train,
     models.tag,
     models.evaluate,
+    shaping.merge,
+    shaping.prune,
     corpora.info,
     corpora.convert,
     corpora.split,

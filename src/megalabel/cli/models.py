@@ -20,6 +20,8 @@ from megalabel import checkpoints, data, store, systems
 from megalabel.cli import output
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
+from megalabel.labels import LabelTree, read_costs
+from megalabel.linear import TreeClassifier
 from megalabel.metrics import Evaluation
 from megalabel.tagger import Tagger
 
@@ -45,6 +47,16 @@ def train(
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
+    label_shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Learn part I of N of the labels; see merge."),
+    ] = None,
+    costs: Annotated[
+        Path | None, typer.Option(help="What errors on each label cost: .npy, or lines of text.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option(help="Take the label trees of this model; do not make new ones.")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep finished steps there; start again to go on.")
     ] = None,
@@ -58,8 +70,19 @@ def train(
     use_threads(threads)
     tagger = create(system, settings, seed)
     store.check_target(out)
-    corpus = read(folder, "train", skip_bad)
+    shard = None if label_shard is None else shard_of(label_shard)
+    whole = corpus = read(folder, "train", skip_bad)
+    if shard is not None:
+        corpus = whole.label_shard(*shard)
+        if tagger.calibration is not None:
+            output.note("this model is calibrated for its own labels, and will not merge")
     output.note(f"read {corpus}")
+    if costs is not None:
+        kept = whole.labels.indices(corpus.labels.ids)
+        positive, negative = (column[kept] for column in read_costs(costs, whole.labels))
+        tagger.set_params(classifier__positive_costs=positive, classifier__negative_costs=negative)
+    if tree is not None:
+        tagger.set_params(classifier__tree=trees_of(tree, corpus.labels))
     refuse_if_too_large(tagger, corpus)
     started = time.perf_counter()
     with checkpoints.kept_in(checkpoint):
@@ -219,6 +242,22 @@ def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
         if isinstance(part, megalabel.base.Component):
             part.check_parameters()
     return tagger
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """`2/8` as numbers."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal()):
+        raise ParameterError(f"--label-shard takes a part and their number, like 2/8, not {text!r}")
+    return int(number), int(of)
+
+
+def trees_of(model: Path, labels: data.LabelSet) -> list[LabelTree]:
+    """The label trees of a model, for these labels."""
+    classifier = store.load(model, part="classifier")
+    if not isinstance(classifier, TreeClassifier):
+        raise ParameterError(f"{model} has no label trees: it is a {type(classifier).__name__}")
+    return classifier.trees_for(labels)
 
 
 def _value_of(text: str) -> Any:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel.data.labelset import LabelSet
 from megalabel.data.strings import strings
-from megalabel.errors import DataError, ShapeError, UnknownLabelError
+from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
 
 
 def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
@@ -185,6 +185,55 @@ class Corpus:
         """How many texts carry each label: those with a relevance above 0."""
         carried = self.targets.indices[self.targets.data > 0]
         return np.bincount(carried, minlength=len(self.labels))
+
+    def with_labels(self, labels: Any) -> Corpus:
+        """All rows with some of the labels.
+
+        Parameters
+        ----------
+        labels : slice, array of numbers or bool, or sequence of str
+            Which labels, by number or by id or name, in the order they are to have.
+
+        Examples
+        --------
+        >>> corpus = Corpus(["a red dress", "blue jeans"], targets=[["dress", "red"], ["jeans"]])
+        >>> corpus.with_labels(["red", "dress"]).targets.toarray().tolist()
+        [[1.0, 1.0], [0.0, 0.0]]
+        """
+        if not isinstance(labels, slice):
+            labels = [self.labels.index(x) if isinstance(x, str) else x for x in labels]
+        numbers = np.arange(len(self.labels))[labels]
+        if len(np.unique(numbers)) < len(numbers):
+            raise DataError("a corpus cannot have a label twice")
+        return Corpus(
+            self.texts,
+            self.features,
+            self.targets[:, numbers],
+            self.labels.take(numbers),
+            ids=self.ids,
+            excluded=None if self.excluded is None else self.excluded[:, numbers],
+            source=self.source,
+        )
+
+    def label_shard(self, number: int, of: int) -> Corpus:
+        """All rows with the labels of one shard: the `number`-th of `of` even parts of the label
+        set, from 1. Models of all shards merge into one (`megalabel.merge`).
+
+        Examples
+        --------
+        >>> corpus = Corpus(["a red dress", "blue jeans"], targets=[["dress", "red"], ["jeans"]])
+        >>> [corpus.label_shard(i, 2).labels.ids.to_pylist() for i in (1, 2)]
+        [['dress'], ['jeans', 'red']]
+        """
+        if not 1 <= number <= of <= len(self.labels):
+            raise ParameterError(
+                f"shard {number} of {of}: shards count from 1, and each has at least one of the "
+                f"{len(self.labels)} labels"
+            )
+        first, last = ((number - i) * len(self.labels) // of for i in (1, 0))
+        shard = self.with_labels(slice(first, last))
+        shard.source["label_shard"] = f"{number}/{of}"
+        return shard
 
     def aligned(self, labels: LabelSet) -> Corpus:
         """The same corpus with columns numbered as in `labels`; labels unknown there come after."""

@@ -236,6 +236,47 @@ class LabelTree(Component):
         tree.validate()
         return tree
 
+    def renumbered(self, numbers: np.ndarray) -> Self:
+        """The tree with label l as label `numbers[l]`, or without it where that is below 0.
+
+        Examples
+        --------
+        >>> LabelTree.from_parents([-1, -1, -1]).renumbered(np.array([1, -1, 0])).label_of_leaf_
+        array([1, 0], dtype=int32)
+        """
+        labels = np.asarray(numbers)[self.label_of_leaf_]
+        parents = [self.parents(level) for level in range(1, self.depth + 1)]
+        parents[-1] = parents[-1][labels >= 0]
+        return self._from_levels(parents, labels[labels >= 0])
+
+    @classmethod
+    def joined(cls, trees: Sequence[LabelTree]) -> Self:
+        """Several trees side by side below one root; labels of later trees follow in number.
+
+        Trees of less depth than the others get levels of single children above their labels.
+
+        Examples
+        --------
+        >>> flat = LabelTree.from_parents([-1, -1])
+        >>> LabelTree.joined([flat, LabelTree.from_parents([-1, 0, 0])])
+        LabelTree(level_sizes=[2, 5])
+        """
+        depth = max(tree.depth for tree in trees)
+        chains = [
+            [*tree.levels_[:-1]]
+            + [np.arange(len(tree.levels_[-1]))] * (depth - tree.depth)
+            + [tree.levels_[-1]]
+            for tree in trees
+        ]
+        levels = [
+            np.concatenate([[0], np.cumsum(np.concatenate([np.diff(starts) for starts in level]))])
+            for level in zip(*chains, strict=True)
+        ]
+        levels[0] = levels[0][[0, -1]]  # the roots are one
+        first = np.cumsum([0] + [tree.n_labels for tree in trees])
+        labels = [tree.label_of_leaf_ + offset for tree, offset in zip(trees, first, strict=False)]
+        return cls._of(levels, np.concatenate(labels))
+
     # --- trees from label vectors
 
     @classmethod

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from megalabel.base import Check, Classifier, one_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
-from megalabel.errors import ShapeError
-from megalabel.labels import jpv
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_targets, check_width, clamped
+from megalabel.linear.prior import check_width, clamped
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 LABELS_AT_ONCE = 512  # between two checkpoints; changes no weight
 
 
-class OneVsAll(Classifier):
+class OneVsAll(training.LinearClassifier):
     """One linear classifier a label, all of them trained on all texts (DiSMEC).
 
     For each label, 1/2 |w|² + Σᵢ Cᵢ loss(tᵢ <xᵢ, w>) is minimised by truncated Newton from a
@@ -38,9 +35,17 @@ class OneVsAll(Classifier):
     loss : "squared-hinge" or "logistic"
     cost : float
         C, the price of an error against the ridge.
-    weighting : None, "propensity" or "propensity-balanced"
-        How much more a positive counts than a negative: the same; 2/p - 1 for a label with the
-        propensity p (Jain et al. 2016), against missing labels; or that and class-balanced.
+    weighting : str, optional
+        How much positives and negatives of each label cost, times `cost`: see
+        `labels.label_costs`. "balanced", "propensity", "propensity-negatives" or
+        "propensity-balanced"; None: all the same.
+    positive_costs, negative_costs : arrays (labels,), optional
+        What an error on a text with, and on a text without, each label costs, times `cost`; in
+        place of `weighting`.
+    relevance : None or "labels"
+        "labels": the cost of a positive is multiplied with its relevance, the value in Y.
+    relevance_norm : None, "l1", "l2" or "max"
+        First divide the relevances of each text by their sum, length or maximum.
     eps : float
         When to stop: the gradient's length against that at zero, times the share of the rarer
         class.
@@ -67,11 +72,6 @@ class OneVsAll(Classifier):
     ['cat', 'cat', 'dog']
     """
 
-    PARAMETERS: ClassVar[Mapping[str, Check]] = {
-        **training.PARAMETERS,
-        "weighting": one_of(None, "propensity", "propensity-balanced"),
-    }
-
     weights_: ChunkedWeights
 
     def __init__(
@@ -80,6 +80,10 @@ class OneVsAll(Classifier):
         loss: str = "squared-hinge",
         cost: float = 1.0,
         weighting: str | None = None,
+        positive_costs: Any = None,
+        negative_costs: Any = None,
+        relevance: str | None = None,
+        relevance_norm: str | None = None,
         eps: float = 0.01,
         bias: float = 1.0,
         prune: float = 0.05,
@@ -89,6 +93,10 @@ class OneVsAll(Classifier):
         self.loss = loss
         self.cost = cost
         self.weighting = weighting
+        self.positive_costs = positive_costs
+        self.negative_costs = negative_costs
+        self.relevance = relevance
+        self.relevance_norm = relevance_norm
         self.eps = eps
         self.bias = bias
         self.prune = prune
@@ -97,29 +105,21 @@ class OneVsAll(Classifier):
 
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Train a classifier for each column of Y."""
-        self.check_parameters()
-        Y = check_targets(X, Y)
-        X = training.rows_of(X)
-        self.labels_ = LabelSet.numbered(Y.shape[1]) if labels is None else labels
-        if len(self.labels_) != Y.shape[1]:
-            raise ShapeError(f"Y is {Y.shape} but there are {len(self.labels_)} labels")
-        targets = Y.tocsc()
-        counts = np.diff(targets.indptr)
-        positive = np.full(len(counts), self.cost) * self._positive_weights(counts, Y.shape[0])
+        X, Y = self._begin(X, Y, labels)
+        positive, negative = self._label_costs(Y)
+        targets = training.scaled_rows(Y, self.relevance_norm).tocsc()
         # labels of like frequency are solved side by side, frequent ones first
-        order = np.argsort(-counts, kind="stable")
-        steps = Steps(self, X, Y)
+        order = np.argsort(-np.diff(targets.indptr), kind="stable")
+        steps = Steps(self, X, Y, positive, negative)
 
         def train(chosen: np.ndarray) -> csr_matrix:
             return training.train(
                 X,
                 targets[:, chosen],
                 positive_costs=positive[chosen],
-                negative_costs=np.full(len(chosen), self.cost),
-                loss=self.loss,
-                eps=self.eps,
-                bias=self.bias,
-                prune=self.prune,
+                negative_costs=negative[chosen],
+                weighed=self.relevance is not None,
+                **self._solver(),
             )
 
         parts = []
@@ -136,14 +136,21 @@ class OneVsAll(Classifier):
         self.weights_ = ChunkedWeights.build(weights, [0, len(order)], self.precision)
         return self
 
-    def _positive_weights(self, counts: np.ndarray, n: int) -> np.ndarray:
-        if self.weighting is None:
-            return np.ones(len(counts))
-        weights = 2 / jpv(counts, n) - 1
-        if self.weighting == "propensity-balanced":
-            share = 0.9 ** np.maximum(counts, 1)  # of Cui et al. 2019, with beta 0.9
-            weights = weights * (1 - 0.9) / (1 - share)
-        return np.where(counts > 0, weights, 1.0)
+    @classmethod
+    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
+        """The classifiers of all parts' labels: what training on all labels at once gives."""
+        merged = cls._merged(parts, labels)
+        weights = vstack([part.weights_.to_csr() for part in parts], format="csr")
+        merged.weights_ = ChunkedWeights.build(weights, [0, len(labels)], merged.precision)
+        return merged
+
+    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
+        """The classifiers with their largest weights alone."""
+        self.check_fitted()
+        result = type(self)(**self.get_params(deep=False) | {"prune": max(self.prune, threshold)})
+        result.labels_ = self.labels_
+        result.weights_ = training.largest(self.weights_, threshold, max_per_label, self.precision)
+        return result
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row; scores estimate probabilities, and are not calibrated."""

@@ -54,15 +54,10 @@ class Prior(Classifier):
 
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Count the labels of Y. Of X, only the shape matters."""
-        self.check_parameters()
-        Y = check_targets(X, Y)
-        labels = LabelSet.numbered(Y.shape[1]) if labels is None else labels
-        if len(labels) != Y.shape[1]:
-            raise ShapeError(f"Y is {Y.shape} but there are {len(labels)} labels")
+        Y = begin(self, X, Y, labels)
         self.n_features_ = int(X.shape[1])
         self.rows_ = 0
         self.label_counts_ = np.zeros(Y.shape[1])
-        self.labels_ = labels
         return self._add(Y)
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
@@ -127,13 +122,29 @@ class Prior(Classifier):
             raise ValueError(f"order_ of Prior must hold numbers of its {n} labels")
 
 
+def begin(classifier: Classifier, X: Matrix, Y: csr_matrix, labels: LabelSet | None) -> csr_matrix:
+    """Start a fit: check the parameters and Y, which is returned as by `check_targets`, and give
+    the classifier its `labels_`, numbered ones where there are none."""
+    classifier.check_parameters()
+    Y = check_targets(X, Y)
+    labels = LabelSet.numbered(Y.shape[1]) if labels is None else labels
+    if len(labels) != Y.shape[1]:
+        raise ShapeError(f"Y is {Y.shape} but there are {len(labels)} labels")
+    classifier.labels_ = labels
+    return Y
+
+
 def check_targets(X: Matrix, Y: csr_matrix) -> csr_matrix:
-    """Y in canonical form, as many rows as X and no relevance below zero; else an error."""
+    """Y in canonical form and without stored zeros; an error unless it has as many rows as X and
+    no relevance below zero."""
     Y = canonical(Y, "Y")
     if X.shape[0] != Y.shape[0]:
         raise ShapeError(f"X is {X.shape} but Y is {Y.shape}: as many rows are needed")
     if Y.nnz and Y.data.min() < 0:
         raise DataError("Y holds a relevance below zero")
+    if not Y.data.all():
+        Y = Y.copy()  # its arrays may be the caller's
+        Y.eliminate_zeros()
     return Y
 
 

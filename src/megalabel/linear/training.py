@@ -2,38 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Check, integer, number, one_of
+from megalabel.base import Check, Classifier, integer, number, one_of
 from megalabel.data.corpus import canonical
-from megalabel.errors import ShapeError
-from megalabel.linear.chunks import PRECISIONS
+from megalabel.errors import ParameterError, ShapeError
+from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
+from megalabel.linear.chunks import PRECISIONS, ChunkedWeights
+from megalabel.linear.prior import begin
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
+    from megalabel.data import LabelSet
 
 LOSSES = ("squared-hinge", "logistic")
 
-# The parameters that all linear classifiers share.
-PARAMETERS: Mapping[str, Check] = {
-    "loss": one_of(*LOSSES),
-    "cost": number(1e-6, 1e6),
-    "eps": number(1e-6, 1),
-    "bias": number(0),
-    "prune": number(0),
-    "precision": one_of(*PRECISIONS),
-    "seed": integer(0),
-}
+NORMS = (None, "l1", "l2", "max")
+
+_COSTS = Check(
+    lambda v: (
+        isinstance(v, list | tuple | np.ndarray)
+        and (array := np.asarray(v)).ndim == 1
+        and (array.size == 0 or array.dtype.kind in "iuf")
+        and bool(((array >= LOWEST) & (array <= HIGHEST)).all())
+    ),
+    f"an array of numbers from {LOWEST:g} to {HIGHEST:g}, one a label",
+)
+
+
+class LinearClassifier(Classifier):
+    """What one-versus-all models and trees share: parameters, and how a fit begins."""
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "loss": one_of(*LOSSES),
+        "cost": number(LOWEST, HIGHEST),
+        "weighting": one_of(*WEIGHTINGS),
+        "positive_costs": _COSTS | one_of(None),
+        "negative_costs": _COSTS | one_of(None),
+        "relevance": one_of(None, "labels"),
+        "relevance_norm": one_of(*NORMS),
+        "eps": number(1e-6, 1),
+        "bias": number(0),
+        "prune": number(0),
+        "precision": one_of(*PRECISIONS),
+        "seed": integer(0),
+    }
+
+    loss: str
+    cost: float
+    weighting: str | None
+    positive_costs: Any
+    negative_costs: Any
+    relevance: str | None
+    relevance_norm: str | None
+    eps: float
+    bias: float
+    prune: float
+    precision: str
+
+    def _begin(
+        self, X: Matrix, Y: csr_matrix, labels: LabelSet | None
+    ) -> tuple[csr_matrix, csr_matrix]:
+        """X and Y as the solver takes them, checked; `labels_` is set."""
+        Y = begin(self, X, Y, labels)
+        return rows_of(X), Y
+
+    def _label_costs(self, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """What an error on a positive and on a negative of each label costs."""
+        given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
+        if self.weighting is not None and any(costs is not None for costs in given.values()):
+            raise ParameterError(
+                f"give {type(self).__name__} either weighting={self.weighting!r}, or "
+                "positive_costs and negative_costs"
+            )
+        costs = []
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        by_name = label_costs(self.weighting, counts, max(1, Y.shape[0]))
+        for (name, own), weights in zip(given.items(), by_name, strict=True):
+            if own is not None and len(own) != Y.shape[1]:
+                raise ShapeError(f"{name} are of {len(own)} labels but Y is {Y.shape}")
+            costs.append(self.cost * (weights if own is None else np.asarray(own, np.float64)))
+        return costs[0], costs[1]
+
+    def _solver(self) -> dict[str, Any]:
+        """The parameters that go to `train` as they are."""
+        return {name: getattr(self, name) for name in ("loss", "eps", "bias", "prune")}
+
+    @classmethod
+    def _merged(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
+        """A classifier with the parameters of the parts, which may differ in those of labels."""
+        first = parts[0].get_params(deep=False)
+        for which, part in enumerate(parts[1:], 2):
+            for name, value in part.get_params(deep=False).items():
+                if (
+                    name not in ("positive_costs", "negative_costs", "tree")
+                    and value != first[name]
+                ):
+                    raise ParameterError(
+                        f"{name} is {first[name]!r} in model 1 but {value!r} in model {which}"
+                    )
+        merged = cls(**first)
+        for name in ("positive_costs", "negative_costs"):
+            given = [getattr(part, name) for part in parts]
+            if any(costs is not None for costs in given):
+                sizes = [len(part.labels_) for part in parts]
+                filled = [np.ones(n) if c is None else c for c, n in zip(given, sizes, strict=True)]
+                setattr(merged, name, np.concatenate(filled))
+        merged.labels_ = labels
+        return merged
 
 
 def rows_of(X: Matrix) -> csr_matrix:
     """X as the solver takes it: sparse, canonical; dense rows are stored whole."""
     return canonical(X if issparse(X) else csr_matrix(np.asarray(X, np.float32)), "X")
+
+
+def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:
+    """Y with each row divided by its sum, its length or its largest value."""
+    if norm is None or not Y.nnz:
+        return Y
+    if norm == "max":
+        sizes = Y.max(axis=1).toarray().ravel()
+    else:
+        power = 1 if norm == "l1" else 2
+        sizes = np.asarray(Y.power(power).sum(axis=1)).ravel() ** (1 / power)
+    scaled = Y.data / np.repeat(sizes, np.diff(Y.indptr))
+    return csr_matrix((scaled.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape)
+
+
+def largest(
+    level: ChunkedWeights, threshold: float, most: int | None, precision: str
+) -> ChunkedWeights:
+    """A level with only the weights above `threshold` in size, at most so many a node, and biases.
+
+    Of equal weights, those of lower features stay.
+    """
+    weights = level.to_csr()
+    rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+    bias = weights.indices == level.n_features_
+    size = np.where(bias, np.inf, np.abs(weights.data))
+    kept = size > threshold
+    if most is not None:
+        order = np.lexsort((weights.indices, -size, rows))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - weights.indptr[rows]  # biases come first
+        kept &= place < most + np.bincount(rows[bias], minlength=weights.shape[0])[rows]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=weights.shape[0]))])
+    left = csr_matrix((weights.data[kept], weights.indices[kept], starts), shape=weights.shape)
+    return ChunkedWeights.build(left, level.child_starts_, precision)
 
 
 def train(
@@ -44,7 +165,7 @@ def train(
     reach: csc_matrix | None = None,
     positive_costs: np.ndarray,
     negative_costs: np.ndarray,
-    factors: np.ndarray | None = None,
+    weighed: bool = False,
     loss: str,
     eps: float,
     bias: float,
@@ -63,8 +184,8 @@ def train(
     reach : CSC matrix (n, groups), optional
     positive_costs, negative_costs : float arrays (columns,)
         What an error costs.
-    factors : float array (stored entries of targets,), optional
-        What the cost of each positive is multiplied with.
+    weighed : bool
+        Multiply the cost of each positive with its value in `targets`.
     loss, eps, bias, prune
         As in `OneVsAll`.
     """
@@ -88,7 +209,7 @@ def train(
         targets.indices.astype(np.int32, copy=False),
         np.asarray(positive_costs, np.float32),
         np.asarray(negative_costs, np.float32),
-        np.empty(0, np.float32) if factors is None else np.asarray(factors, np.float32),
+        targets.data.astype(np.float32, copy=False) if weighed else np.empty(0, np.float32),
         loss == "logistic",
         float(eps),
         float(bias),

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix, vstack
 
-from megalabel.base import Check, Classifier, boolean, instance, integer, one_of
+from megalabel.base import Check, boolean, instance, integer, number, one_of, sequence_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
-from megalabel.errors import ShapeError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
+from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_targets, check_width, clamped
+from megalabel.linear.prior import check_width, clamped
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 
-class TreeClassifier(Classifier):
+PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
+
+
+class TreeClassifier(training.LinearClassifier):
     """Linear classifiers along label trees: each node is told from its siblings on its rows.
 
     Labels are clustered into a tree by their vectors; the classifier of a node is trained on the
@@ -41,8 +45,14 @@ class TreeClassifier(Classifier):
         Labels of a node above the last level.
     shape : "balanced" or "kmeans"
         Clusters of equal size, halved again and again; or plain k-means of `arity` clusters.
-    tree : LabelTree, optional
-        A ready-made tree instead; then there is one.
+    tree : LabelTree or list of LabelTree, optional
+        Ready-made trees instead, such as those of another model (`trees_for`).
+    label_vectors : "pifa", "pifa-paper", "text" or "pifa+text"
+        What labels are clustered by: the texts that carry them, their own texts, or both. See
+        `labels.label_vectors`.
+    label_mix : float from 0 to 1, optional
+        For "pifa+text": mix the two in one vector, with this share of the former, instead of
+        putting them side by side.
     negatives : "teacher" or "teacher+matcher"
         The rows of a node: those of its parent; and also those that the levels above would lead
         there by their beam.
@@ -51,6 +61,14 @@ class TreeClassifier(Classifier):
         How margins become scores along a path: see `linear.chunks.beam_search`.
     exact : bool
         Search best first for the exact answer instead of by beam; needs scores that fall.
+    weighting, positive_costs, negative_costs
+        As for `OneVsAll`, on the last level, where the labels are.
+    relevance : None, "labels" or "nodes"
+        "labels": on the last level the cost of a positive is multiplied with its relevance, the
+        value in Y. "nodes": on all levels, where the relevance of a node is the sum of those of
+        the labels below it.
+    relevance_norm : None, "l1", "l2" or "max"
+        First divide the relevances of each text, on each level, by their sum, length or maximum.
     loss, cost, eps, bias, prune, precision, seed
         As for `OneVsAll`.
 
@@ -70,12 +88,15 @@ class TreeClassifier(Classifier):
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
-        **training.PARAMETERS,
+        **training.LinearClassifier.PARAMETERS,
         "trees": integer(1, 100),
         "arity": integer(2),
         "max_leaf": integer(2),
         "shape": one_of("balanced", "kmeans"),
-        "tree": instance(LabelTree) | one_of(None),
+        "tree": instance(LabelTree) | sequence_of(instance(LabelTree)) | one_of(None),
+        "label_vectors": one_of(*METHODS),
+        "label_mix": number(0, 1) | one_of(None),
+        "relevance": one_of(None, "labels", "nodes"),
         "negatives": one_of("teacher", "teacher+matcher"),
         "beam": integer(1),
         "post": one_of(*POSTPROCESSORS),
@@ -92,13 +113,20 @@ class TreeClassifier(Classifier):
         arity: int = 16,
         max_leaf: int = 100,
         shape: str = "balanced",
-        tree: LabelTree | None = None,
+        tree: LabelTree | Sequence[LabelTree] | None = None,
+        label_vectors: str = "pifa",
+        label_mix: float | None = None,
         negatives: str = "teacher",
         beam: int = 10,
         post: str = "l3-hinge",
         exact: bool = False,
         loss: str = "squared-hinge",
         cost: float = 1.0,
+        weighting: str | None = None,
+        positive_costs: Any = None,
+        negative_costs: Any = None,
+        relevance: str | None = None,
+        relevance_norm: str | None = None,
         eps: float = 0.01,
         bias: float = 1.0,
         prune: float = 0.1,
@@ -110,42 +138,70 @@ class TreeClassifier(Classifier):
         self.max_leaf = max_leaf
         self.shape = shape
         self.tree = tree
+        self.label_vectors = label_vectors
+        self.label_mix = label_mix
         self.negatives = negatives
         self.beam = beam
         self.post = post
         self.exact = exact
         self.loss = loss
         self.cost = cost
+        self.weighting = weighting
+        self.positive_costs = positive_costs
+        self.negative_costs = negative_costs
+        self.relevance = relevance
+        self.relevance_norm = relevance_norm
         self.eps = eps
         self.bias = bias
         self.prune = prune
         self.precision = precision
         self.seed = seed
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Cluster the labels and train the tree from the top."""
-        self.check_parameters()
-        Y = check_targets(X, Y)
-        X = training.rows_of(X)
-        self.labels_ = LabelSet.numbered(Y.shape[1]) if labels is None else labels
-        if len(self.labels_) != Y.shape[1]:
-            raise ShapeError(f"Y is {Y.shape} but there are {len(self.labels_)} labels")
-        if self.tree is not None and self.tree.n_labels != Y.shape[1]:
-            raise ShapeError(f"Y is {Y.shape} but the tree has {self.tree.n_labels} labels")
-        self.trees_ = [self.tree] if self.tree is not None else self._make_trees(X, Y)
+    @property
+    def reads_labels(self) -> bool:
+        """Whether fit needs `label_features`."""
+        return self.tree is None and "text" in self.label_vectors
+
+    def fit(
+        self,
+        X: Matrix,
+        Y: csr_matrix,
+        labels: LabelSet | None = None,
+        label_features: Matrix | None = None,
+    ) -> Self:
+        """Cluster the labels and train the tree from the top.
+
+        `label_features` has a row for the text of each label, for `label_vectors` with text.
+        """
+        X, Y = self._begin(X, Y, labels)
+        costs = self._label_costs(Y)
+        self.trees_ = self._ready_trees(Y) or self._make_trees(X, Y, label_features)
         self.levels_ = []
-        steps = Steps(self, X, Y)
+        shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
+        steps = Steps(self, X, Y, *costs, *shapes)
         nodes = sum(sum(tree.level_sizes) for tree in self.trees_)
         with progress("training nodes", nodes) as bar:
             for number in range(len(self.trees_)):
                 self.levels_.append([])
-                for level in self._train(X, Y, number, steps):
+                for level in self._train(X, Y, costs, number, steps):
                     self.levels_[-1].append(level)
                     bar.advance(level.n_nodes)
         return self
 
-    def _make_trees(self, X: csr_matrix, Y: csr_matrix) -> list[LabelTree]:
-        vectors = label_vectors(X, Y)
+    def _ready_trees(self, Y: csr_matrix) -> list[LabelTree]:
+        trees = [self.tree] if isinstance(self.tree, LabelTree) else list(self.tree or ())
+        for tree in trees:
+            if tree.n_labels != Y.shape[1]:
+                raise ShapeError(f"Y is {Y.shape} but the tree has {tree.n_labels} labels")
+        return trees
+
+    def _make_trees(
+        self, X: csr_matrix, Y: csr_matrix, label_features: Matrix | None
+    ) -> list[LabelTree]:
+        method = cast(Any, self.label_vectors)
+        vectors = label_vectors(X, Y, method, label_features, mix=self.label_mix)
+        if vectors.shape[0] != Y.shape[1]:
+            raise ShapeError(f"label_features are of {vectors.shape[0]} labels but Y is {Y.shape}")
         make = LabelTree.balanced if self.shape == "balanced" else LabelTree.kmeans
         return [
             make(vectors, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed + i)
@@ -153,7 +209,12 @@ class TreeClassifier(Classifier):
         ]
 
     def _train(
-        self, X: csr_matrix, Y: csr_matrix, number: int, steps: Steps
+        self,
+        X: csr_matrix,
+        Y: csr_matrix,
+        label_costs: tuple[np.ndarray, np.ndarray],
+        number: int,
+        steps: Steps,
     ) -> Iterator[ChunkedWeights]:
         """The levels of one tree, from the top."""
         tree = self.trees_[number]
@@ -161,41 +222,40 @@ class TreeClassifier(Classifier):
         reach: csc_matrix | None = None  # the rows of each parent; all rows belong to the root
         for depth, starts in enumerate(tree.levels_):
             targets = self._targets(Y, tree, depth)
-            columns = targets.shape[1]
+            last = depth + 1 == tree.depth
+            costs = [np.full(targets.shape[1], self.cost)] * 2
+            if last:
+                costs = [own[tree.label_of_leaf_] for own in label_costs]
             train = partial(
                 training.train,
                 X,
                 targets,
                 group_starts=starts,
                 reach=reach,
-                positive_costs=np.full(columns, self.cost),
-                negative_costs=np.full(columns, self.cost),
-                loss=self.loss,
-                eps=self.eps,
-                bias=self.bias,
-                prune=self.prune,
+                positive_costs=costs[0],
+                negative_costs=costs[1],
+                weighed=self.relevance == "nodes" or (last and self.relevance is not None),
+                **self._solver(),
             )
             weights = steps.done(f"tree-{number}-level-{depth}", train)
             done.append(ChunkedWeights.build(weights, starts, self.precision))
             yield done[-1]
             reach = targets
-            if self.negatives == "teacher+matcher" and depth + 1 < tree.depth:
+            if self.negatives == "teacher+matcher" and not last:
                 reach = (targets + self._matched(done, X)).tocsc()
 
-    @staticmethod
-    def _targets(Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
-        """Which rows belong to which node of a level: those of the labels below it."""
+    def _targets(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
+        """Which rows belong to which node of a level, those of the labels below it, and the sum of
+        their relevances."""
         node = tree.leaf_of_label
         for starts in reversed(tree.levels_[depth + 1 :]):
             node = np.searchsorted(starts, node, side="right") - 1
         size = len(tree.label_of_leaf_)
         if depth + 1 < tree.depth:
             size = len(tree.levels_[depth + 1]) - 1
-        targets = csr_matrix(
-            (np.ones(Y.nnz, np.float32), node[Y.indices], Y.indptr.copy()), (Y.shape[0], size)
-        )
+        targets = csr_matrix((Y.data.copy(), node[Y.indices], Y.indptr.copy()), (Y.shape[0], size))
         targets.sum_duplicates()
-        return targets.tocsc()
+        return training.scaled_rows(targets, self.relevance_norm).tocsc()
 
     def _matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""
@@ -212,6 +272,72 @@ class TreeClassifier(Classifier):
         found = ids < size
         rows = np.repeat(np.arange(len(ids)), found.sum(axis=1))
         return csc_matrix((np.ones(len(rows), np.float32), (rows, ids[found])), (len(ids), size))
+
+    def trees_for(self, labels: LabelSet) -> list[LabelTree]:
+        """The trees with labels numbered as in another set, for a model of those labels.
+
+        Labels that are not in that set are left out; it may have none that the trees have not.
+        """
+        self.check_fitted()
+        unknown = np.flatnonzero(self.labels_.indices(labels.ids) < 0)
+        if len(unknown):
+            raise DataError(
+                f"{len(unknown)} of {len(labels)} labels are not in the tree, such as "
+                f"{labels.name(unknown[0])!r}"
+            )
+        numbers = labels.indices(self.labels_.ids)
+        return [tree.renumbered(numbers) for tree in self.trees_]
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
+        """The trees of all parts, side by side below one root.
+
+        Classifiers of the first level are trained on all texts whatever is beside them, so the
+        search goes on as in a tree that was made of these branches and trained at once.
+        """
+        merged = cls._merged(parts, labels)
+        if len({len(part.trees_) for part in parts}) > 1:
+            raise ParameterError(f"models of {[len(part.trees_) for part in parts]} trees")
+        merged.trees_, merged.levels_ = [], []
+        for i in range(len(parts[0].trees_)):
+            tree = LabelTree.joined([part.trees_[i] for part in parts])
+            branches = [part._branch(i, tree.depth) for part in parts]
+            merged.trees_.append(tree)
+            merged.levels_.append(
+                [
+                    ChunkedWeights.build(vstack(level, format="csr"), starts, merged.precision)
+                    for *level, starts in zip(*branches, tree.levels_, strict=True)
+                ]
+            )
+        if merged.tree is not None:
+            merged.tree = merged.trees_
+        return merged
+
+    def _branch(self, number: int, depth: int) -> list[csr_matrix]:
+        """The weights of a tree's levels, as deep as `LabelTree.joined` makes it."""
+        weights = [level.to_csr() for level in self.levels_[number]]
+        parents = self.levels_[number][-1].n_parents
+        if len(weights) < depth and (self.bias == 0 or self.post == "noop"):
+            raise ParameterError(
+                f"trees of {len(weights)} and {depth} levels cannot be joined with bias=0 or "
+                "post='noop'"
+            )
+        while len(weights) < depth:  # nodes that let everything through
+            bias = np.full(parents, PASSES / self.bias, np.float32)
+            where = (np.arange(parents), np.full(parents, weights[0].shape[1] - 1))
+            weights.insert(-1, csr_matrix((bias, where), shape=(parents, weights[0].shape[1])))
+        return weights
+
+    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
+        """The same trees with the largest weights of each node alone."""
+        self.check_fitted()
+        result = type(self)(**self.get_params(deep=False) | {"prune": max(self.prune, threshold)})
+        result.labels_, result.trees_ = self.labels_, self.trees_
+        result.levels_ = [
+            [training.largest(level, threshold, max_per_label, self.precision) for level in levels]
+            for levels in self.levels_
+        ]
+        return result
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels that the beam meets; ensembles take the mean over trees."""

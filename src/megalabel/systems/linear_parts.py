@@ -49,6 +49,9 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
     labels = len(corpus.labels)
     chosen = np.sort(np.random.default_rng(tagger.seed).permutation(labels)[:_SAMPLE])
     part = clone(fitted.classifier)
+    for name in ("positive_costs", "negative_costs"):
+        if (costs := getattr(part, name)) is not None:
+            setattr(part, name, np.asarray(costs)[chosen])
     started = time.perf_counter()
     part.fit(vectors, corpus.targets[:, chosen], LabelSet.numbered(len(chosen)))
     scale = labels / max(1, len(chosen))
