@@ -114,6 +114,43 @@ def test_systems_and_plan(folder):
     assert {"memory", "disk", "seconds"} <= set(plan)
 
 
+def test_labels_in_parts_make_one_model(folder, tmp_path):
+    def train(out, *options):
+        megalabel("train", folder, "--system", "dismec", "--out", tmp_path / out, *options)
+
+    # the costs of labels are found for each part of them
+    (tmp_path / "costs.tsv").write_text("red\t2\nlamp\t1.5\t0.5\n")
+    parts = [tmp_path / f"part{i}" for i in (1, 2)]
+    for i, part in enumerate(parts, 1):
+        train(part, "--label-shard", f"{i}/2", "--costs", tmp_path / "costs.tsv")
+    facts = json.loads(megalabel("merge", *parts, "--out", tmp_path / "all", "--json").stdout)
+    assert facts["labels"] == 10
+    assert facts["models"] == 2
+    train("whole", "--costs", tmp_path / "costs.tsv")
+    one, whole = (megalabel("tag", tmp_path / m, "red gown", "-k", 9) for m in ("all", "whole"))
+    assert one.stdout == whole.stdout
+
+
+def test_a_model_made_smaller(folder, tmp_path):
+    megalabel("train", folder, "--system", "dismec", "--out", tmp_path / "large")
+    made = ["prune", tmp_path / "large", "--out", tmp_path / "small", "--threshold", 0.5]
+    facts = json.loads(megalabel(*made, "--max-per-label", 5, "--json").stdout)
+    assert facts["bytes"] < facts["bytes_before"]
+    assert "bytes before" in megalabel(*made).stdout
+    assert "red" in megalabel("tag", tmp_path / "small", "red gown", "-k", 2).stdout
+
+
+def test_trees_of_another_model(folder, tmp_path):
+    def train(out, *options):
+        options = ("--system", "parabel", "--set", "max_leaf=2", "--out", tmp_path / out, *options)
+        megalabel("train", folder, *options)
+
+    train("first")
+    train("second", "--tree", tmp_path / "first", "--seed", 5)
+    answers = [megalabel("tag", tmp_path / m, "red gown").stdout for m in ("first", "second")]
+    assert answers[0] == answers[1]
+
+
 def test_demo_leaves_something_to_look_at(tmp_path):
     shown = megalabel("demo", "--out", tmp_path / "demo", "--texts", 1500, "--labels", 1000).stdout
     assert "best possible" in shown
@@ -144,6 +181,13 @@ def test_demo_leaves_something_to_look_at(tmp_path):
         (["tag", "{model}", "--file", "{folder}"], 3, "is a folder"),
         (["demo", "--out", "{folder}/trn.jsonl.gz"], 2, "is a file"),
         (["tag", "{folder}", "a text"], 4, "not a model folder"),
+        (["train", "{folder}", "--out", "{out}", "--label-shard", "two"], 2, "like 2/8"),
+        (["train", "{folder}", "--out", "{out}", "--label-shard", "3/2"], 2, "shard 3 of 2"),
+        (["train", "{folder}", "--out", "{out}", "--tree", "{model}"], 2, "has no label trees"),
+        (["train", "{folder}", "--out", "{out}", "--costs", "{out}"], 3, "no such file"),
+        (["merge", "{model}", "--out", "{out}"], 2, "without calibration"),
+        (["merge", "{folder}", "--out", "{out}"], 4, "not a model folder"),
+        (["prune", "{model}", "--out", "{out}"], 2, "no weights to prune"),
         (["nothing"], 2, "nothing"),
     ],
 )
@@ -228,6 +272,8 @@ def test_version_and_help():
         "train",
         "tag",
         "evaluate",
+        "merge",
+        "prune",
         "info",
         "convert",
         "split",

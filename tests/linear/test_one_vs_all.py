@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, random, vstack
 
-from megalabel import store
+from megalabel import checkpoints, store
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels import jpv
+from megalabel.labels import label_costs
+from megalabel.labels.costs import WEIGHTINGS
 from megalabel.linear import OneVsAll, training
 from megalabel.linear.chunks import ChunkedWeights
 
@@ -140,26 +141,119 @@ def test_the_seed_does_not_matter(data):
 # --- costs
 
 
-@pytest.mark.parametrize("weighting", ["propensity", "propensity-balanced"])
-def test_weighting_is_explicit_costs(data, weighting):
+def explicit(data, positive, negative, **more):
     X, Y = data
-    counts = np.diff(Y.tocsc().indptr)
-    positive = 2 / jpv(counts, 200) - 1
-    if weighting == "propensity-balanced":
-        positive = positive * (1 - 0.9) / (1 - 0.9 ** np.maximum(counts, 1))
-    explicit = training.train(
-        X,
-        Y.tocsc(),
-        positive_costs=2 * positive,
-        negative_costs=np.full(40, 2.0),
-        loss="squared-hinge",
-        eps=0.01,
-        bias=1.0,
-        prune=0.05,
-    )
+    options = {"loss": "squared-hinge", "eps": 0.01, "bias": 1.0, "prune": 0.05} | more
+    W = training.train(X, Y.tocsc(), positive_costs=positive, negative_costs=negative, **options)
+    return W.toarray()
+
+
+@pytest.mark.parametrize("weighting", [w for w in WEIGHTINGS if w])
+def test_weighting_is_explicit_costs(data, weighting):
+    positive, negative = label_costs(weighting, np.diff(data[1].tocsc().indptr), 200)
     found = fitted(data, weighting=weighting, cost=2.0)
-    np.testing.assert_array_equal(found, explicit.toarray())
+    np.testing.assert_array_equal(found, explicit(data, 2 * positive, 2 * negative))
+    np.testing.assert_array_equal(
+        found, fitted(data, positive_costs=positive, negative_costs=negative, cost=2.0)
+    )
     assert not np.array_equal(found, fitted(data, cost=2.0))
+
+
+def test_any_costs(data):
+    rng = np.random.default_rng(0)
+    positive, negative = rng.uniform(0.2, 5, 40), rng.uniform(0.2, 5, 40)
+    ones = np.ones(40)
+    for parameters, costs in (
+        ({"positive_costs": positive}, (positive, ones)),
+        ({"negative_costs": negative.tolist()}, (ones, negative)),
+        ({"positive_costs": positive, "negative_costs": negative}, (positive, negative)),
+    ):
+        np.testing.assert_array_equal(fitted(data, **parameters), explicit(data, *costs))
+    # a label's costs are its own
+    X, Y = data
+    part = OneVsAll(positive_costs=positive[[9, 2]]).fit(X, Y[:, [9, 2]])
+    np.testing.assert_array_equal(weights(part), fitted(data, positive_costs=positive)[[9, 2]])
+
+
+def test_twice_the_cost_is_twice_all_costs(data):
+    found = fitted(data, positive_costs=np.full(40, 2), negative_costs=np.full(40, 2.0))
+    np.testing.assert_array_equal(found, fitted(data, cost=2.0))
+
+
+def test_the_two_propensity_weightings_differ_in_the_ridge_alone(data):
+    """Costs p/(2 - p) times as high, with as much less of a ridge, which larger rows bring."""
+    X, Y = data
+    dear = fitted(data, weighting="propensity", eps=1e-5, prune=0.0)
+    _, ratios = label_costs("propensity-negatives", np.diff(Y.tocsc().indptr), 200)
+    for label in (0, 20, 38):
+        s = ratios[label] ** -0.5
+        cheap = OneVsAll(weighting="propensity-negatives", eps=1e-5, prune=0.0, bias=s)
+        found = weights(cheap.fit(X * s, Y[:, [label]]))[0]
+        np.testing.assert_allclose(s * found, dear[label], atol=5e-3)
+
+
+def test_costs_that_do_not_fit_are_told(data):
+    X, Y = data
+    with pytest.raises(ShapeError, match=r"positive_costs are of 3 labels but Y is \(200, 40\)"):
+        OneVsAll(positive_costs=[1, 2, 3]).fit(X, Y)
+    for wrong in ([0.0] * 40, [np.nan] * 40, np.ones((40, 2)), ["a"] * 40, 2.0):
+        with pytest.raises(ParameterError, match="negative_costs of OneVsAll must be an array"):
+            OneVsAll(negative_costs=wrong).fit(X, Y)
+    with pytest.raises(ParameterError, match="either weighting='propensity', or positive_costs"):
+        OneVsAll(weighting="propensity", positive_costs=np.ones(40)).fit(X, Y)
+
+
+def test_costs_are_saved_and_part_of_a_checkpoint(data, tmp_path):
+    X, Y = data
+    costs = np.linspace(1, 3, 40)
+    model = OneVsAll(positive_costs=costs).fit(X, Y)
+    store.save(model, tmp_path / "model")
+    np.testing.assert_array_equal(store.load(tmp_path / "model").positive_costs, costs)
+    # an array of many labels is shown by its ends alone, and two with the same ends are not one
+    wide = csr_matrix(np.tile(Y.toarray(), 30))
+    first, second = np.ones(1200), np.ones(1200)
+    second[600] = 5
+    with checkpoints.kept_in(tmp_path / "steps"):
+        found = [weights(OneVsAll(positive_costs=c).fit(X, wide)) for c in (first, second)]
+    np.testing.assert_array_equal(found[1], weights(OneVsAll(positive_costs=second).fit(X, wide)))
+    assert not np.array_equal(*found)
+
+
+# --- relevance
+
+
+def test_relevance_is_a_cost_of_each_positive(data):
+    X, Y = data
+    Y = csr_matrix((np.random.default_rng(0).uniform(0.5, 3, Y.nnz), Y.indices, Y.indptr), Y.shape)
+    ones = np.ones(40)
+    np.testing.assert_array_equal(weights(OneVsAll().fit(X, Y)), fitted(data))
+    found = weights(OneVsAll(relevance="labels").fit(X, Y))
+    np.testing.assert_array_equal(found, explicit((X, Y), ones, ones, weighed=True))
+    np.testing.assert_array_equal(fitted(data, relevance="labels"), fitted(data))
+    dense = Y.toarray()
+    for norm, sizes in (
+        ("l1", dense.sum(axis=1)),
+        ("l2", np.sqrt((dense**2).sum(axis=1))),
+        ("max", dense.max(axis=1)),
+    ):
+        scaled = csr_matrix(dense / np.maximum(sizes, 1e-9)[:, None])
+        model = OneVsAll(relevance="labels", relevance_norm=norm, prune=0.0, eps=1e-4)
+        wanted = explicit((X, scaled), ones, ones, weighed=True, prune=0.0, eps=1e-4)
+        np.testing.assert_allclose(weights(model.fit(X, Y)), wanted, atol=2e-3)
+
+
+def test_a_relevance_of_zero_is_no_label(data):
+    X, Y = data
+    with_zeros = Y.copy()
+    with_zeros.data[::7] = 0
+    without = with_zeros.copy()
+    without.eliminate_zeros()
+    for relevance in (None, "labels"):
+        np.testing.assert_array_equal(
+            weights(OneVsAll(relevance=relevance).fit(X, with_zeros)),
+            weights(OneVsAll(relevance=relevance).fit(X, without)),
+        )
+    assert (with_zeros.data == 0).any()  # the caller's matrix is left alone
 
 
 # --- pruning and the bias
