@@ -384,7 +384,7 @@ class Tagger(Component):
 
     # ------------------------------------------------------------------ keeping
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
-        """A smaller tagger of the largest weights; this one stays as it is.
+        """A smaller tagger of the largest weights; this one stays as it is, as does calibration.
 
         Parameters
         ----------
@@ -405,17 +405,11 @@ class Tagger(Component):
         self.check_fitted()
         check_argument("threshold", threshold, number(0))
         check_argument("max_per_label", max_per_label, integer(0) | one_of(None))
-        classifier = self.classifier_.pruned(threshold, max_per_label)
         by = {"threshold": threshold, "max_per_label": max_per_label}
         result: Tagger = clone(self)
-        result.restore(
-            self.learned()
-            | {
-                "classifier_": classifier,
-                "metrics_": {},
-                "provenance_": self.provenance_ | {"pruned": by},
-            }
-        )
+        result.restore(self.learned() | {"metrics_": {}})
+        result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
+        result.provenance_ = self.provenance_ | {"pruned": by}
         return result
 
     def save(self, path: str | Path) -> None:

@@ -144,14 +144,6 @@ class OneVsAll(training.LinearClassifier):
         merged.weights_ = ChunkedWeights.build(weights, [0, len(labels)], merged.precision)
         return merged
 
-    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
-        """The classifiers with their largest weights alone."""
-        self.check_fitted()
-        result = type(self)(**self.get_params(deep=False) | {"prune": max(self.prune, threshold)})
-        result.labels_ = self.labels_
-        result.weights_ = training.largest(self.weights_, threshold, max_per_label, self.precision)
-        return result
-
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row; scores estimate probabilities, and are not calibrated."""
         self.check_fitted()

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Check, Classifier, integer, number, one_of
+from megalabel.base import Check, Classifier, clone, integer, number, one_of, sequence_of
 from megalabel.data.corpus import canonical
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
     from megalabel.data import LabelSet
 
 LOSSES = ("squared-hinge", "logistic")
-
 NORMS = (None, "l1", "l2", "max")
 
-_COSTS = Check(
-    lambda v: (
-        isinstance(v, list | tuple | np.ndarray)
-        and (array := np.asarray(v)).ndim == 1
-        and (array.size == 0 or array.dtype.kind in "iuf")
-        and bool(((array >= LOWEST) & (array <= HIGHEST)).all())
-    ),
-    f"an array of numbers from {LOWEST:g} to {HIGHEST:g}, one a label",
-)
+
+def _are_costs(values: Any) -> bool:
+    if isinstance(values, np.ndarray):
+        fit = values.ndim == 1 and values.dtype.kind in "iuf"
+        return fit and bool(((values >= LOWEST) & (values <= HIGHEST)).all())
+    return sequence_of(number(LOWEST, HIGHEST)).accepts(values)
+
+
+_COSTS = Check(_are_costs, f"an array of numbers from {LOWEST:g} to {HIGHEST:g}, one a label")
 
 
 class LinearClassifier(Classifier):
@@ -99,22 +98,34 @@ class LinearClassifier(Classifier):
         first = parts[0].get_params(deep=False)
         for which, part in enumerate(parts[1:], 2):
             for name, value in part.get_params(deep=False).items():
-                if (
-                    name not in ("positive_costs", "negative_costs", "tree")
-                    and value != first[name]
-                ):
+                of_labels = name in ("positive_costs", "negative_costs", "tree")
+                if not of_labels and value != first[name]:
                     raise ParameterError(
                         f"{name} is {first[name]!r} in model 1 but {value!r} in model {which}"
                     )
         merged = cls(**first)
+        merged.labels_ = labels
         for name in ("positive_costs", "negative_costs"):
             given = [getattr(part, name) for part in parts]
             if any(costs is not None for costs in given):
                 sizes = [len(part.labels_) for part in parts]
                 filled = [np.ones(n) if c is None else c for c, n in zip(given, sizes, strict=True)]
                 setattr(merged, name, np.concatenate(filled))
-        merged.labels_ = labels
         return merged
+
+    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
+        """A copy with only the largest weights of each classifier, and the bias."""
+        self.check_fitted()
+
+        def smaller(value: Any) -> Any:
+            if isinstance(value, ChunkedWeights):
+                return largest(value, threshold, max_per_label)
+            return [smaller(part) for part in value] if isinstance(value, list) else value
+
+        result: Self = clone(self)
+        result.prune = max(self.prune, threshold)
+        result.restore({name: smaller(value) for name, value in self.learned().items()})
+        return result
 
 
 def rows_of(X: Matrix) -> csr_matrix:
@@ -135,9 +146,7 @@ def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:
     return csr_matrix((scaled.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape)
 
 
-def largest(
-    level: ChunkedWeights, threshold: float, most: int | None, precision: str
-) -> ChunkedWeights:
+def largest(level: ChunkedWeights, threshold: float, most: int | None) -> ChunkedWeights:
     """A level with only the weights above `threshold` in size, at most so many a node, and biases.
 
     Of equal weights, those of lower features stay.
@@ -154,7 +163,7 @@ def largest(
         kept &= place < most + np.bincount(rows[bias], minlength=weights.shape[0])[rows]
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=weights.shape[0]))])
     left = csr_matrix((weights.data[kept], weights.indices[kept], starts), shape=weights.shape)
-    return ChunkedWeights.build(left, level.child_starts_, precision)
+    return ChunkedWeights.build(left, level.child_starts_, level.precision)
 
 
 def train(

@@ -328,17 +328,6 @@ class TreeClassifier(training.LinearClassifier):
             weights.insert(-1, csr_matrix((bias, where), shape=(parents, weights[0].shape[1])))
         return weights
 
-    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
-        """The same trees with the largest weights of each node alone."""
-        self.check_fitted()
-        result = type(self)(**self.get_params(deep=False) | {"prune": max(self.prune, threshold)})
-        result.labels_, result.trees_ = self.labels_, self.trees_
-        result.levels_ = [
-            [training.largest(level, threshold, max_per_label, self.precision) for level in levels]
-            for levels in self.levels_
-        ]
-        return result
-
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels that the beam meets; ensembles take the mean over trees."""
         self.check_fitted()
