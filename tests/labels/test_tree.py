@@ -509,3 +509,62 @@ def test_any_hierarchy(data):
 def test_what_is_no_hierarchy(parents, labels, error, words):
     with pytest.raises(error, match=words):
         LabelTree.from_parents(parents, labels)
+
+
+# --- trees made of trees
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=4),
+    st.integers(0, 1000),
+)
+def test_joined_trees_are_branches(shapes, seed):
+    trees = [
+        LabelTree.kmeans(vectors(n, seed=seed + i), arity=2, max_leaf=leaf, seed=seed)
+        for i, (n, leaf) in enumerate(shapes)
+    ]
+    joined = LabelTree.joined(trees)
+    joined.validate()
+    assert joined.depth == max(tree.depth for tree in trees)
+    assert joined.n_labels == sum(tree.n_labels for tree in trees)
+    first = np.cumsum([0] + [tree.n_labels for tree in trees])
+    for level in range(1, joined.depth + 1):
+        expected = []
+        for tree, offset in zip(trees, first, strict=False):
+            if level == joined.depth:
+                own = clusters(tree, tree.depth)
+            elif tree.depth == 1:
+                own = [set(range(tree.n_labels))]
+            else:
+                own = clusters(tree, min(level, tree.depth - 1))
+            expected += [{label + offset for label in cluster} for cluster in own]
+        assert clusters(joined, level) == expected
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 40), st.integers(0, 1000))
+def test_renumbered_trees_keep_their_clusters(n, seed):
+    rng = np.random.default_rng(seed)
+    tree = LabelTree.kmeans(vectors(n, seed=seed), arity=3, max_leaf=4)
+    assert same(tree.renumbered(np.arange(n)), tree)
+    numbers = np.full(n, -1)
+    chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
+    numbers[chosen] = np.arange(len(chosen))
+    smaller = tree.renumbered(numbers)
+    smaller.validate()
+    assert smaller.n_labels == len(chosen)
+    for level in range(1, tree.depth + 1):
+        kept = [{int(numbers[x]) for x in c if numbers[x] >= 0} for c in clusters(tree, level)]
+        assert clusters(smaller, level) == [c for c in kept if c]
+
+
+def test_what_makes_no_tree_is_told():
+    tree = LabelTree.from_parents([-1] * 3)
+    with pytest.raises(ShapeError, match="2 numbers for 3 labels"):
+        tree.renumbered(np.array([0, 1]))
+    for numbers in ([0, 0, 1], [-1, -1, -1], [0, 2, -1]):
+        with pytest.raises(DataError, match="label"):
+            tree.renumbered(np.array(numbers))
+    with pytest.raises(DataError, match="at least one label"):
+        LabelTree.joined([])

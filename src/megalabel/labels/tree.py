@@ -244,7 +244,11 @@ class LabelTree(Component):
         >>> LabelTree.from_parents([-1, -1, -1]).renumbered(np.array([1, -1, 0])).label_of_leaf_
         array([1, 0], dtype=int32)
         """
-        labels = np.asarray(numbers)[self.label_of_leaf_]
+        numbers = _integers("numbers", numbers)
+        if len(numbers) != self.n_labels:
+            raise ShapeError(f"{len(numbers)} numbers for {self.n_labels} labels")
+        _check_every_label(numbers[numbers >= 0], DataError)
+        labels = numbers[self.label_of_leaf_]
         parents = [self.parents(level) for level in range(1, self.depth + 1)]
         parents[-1] = parents[-1][labels >= 0]
         return self._from_levels(parents, labels[labels >= 0])
@@ -261,6 +265,8 @@ class LabelTree(Component):
         >>> LabelTree.joined([flat, LabelTree.from_parents([-1, 0, 0])])
         LabelTree(level_sizes=[2, 5])
         """
+        if not trees:
+            raise DataError("a label tree needs at least one label")
         depth = max(tree.depth for tree in trees)
         chains = [
             [*tree.levels_[:-1]]
@@ -436,7 +442,7 @@ def _integers(name: str, values: Any) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise DataError(
-            f"{name} must be whole numbers, one a node, not {array.dtype} {array.shape}"
+            f"{name} must be whole numbers in one dimension, not {array.dtype} {array.shape}"
         )
     return array.astype(np.int64)
 
