@@ -237,6 +237,8 @@ def test_trees_for_some_of_the_labels(data):
     assert tree.label_of_leaf_.tolist() == [1, 3, 4, 2, 0]
     with pytest.raises(DataError, match=r"1 of 2 labels are not in the tree, such as 'new'"):
         first.trees_for(LabelSet(["label 3", "new"]))
+    with pytest.raises(DataError, match=r"such as 'label 3'"):  # a name, but of another label
+        first.trees_for(LabelSet(["Q1"], names=["label 3"]))
 
 
 def test_another_tree_is_not_taken_from_a_checkpoint(data, tmp_path):

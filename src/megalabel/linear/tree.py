@@ -160,7 +160,7 @@ class TreeClassifier(training.LinearClassifier):
     @property
     def reads_labels(self) -> bool:
         """Whether fit needs `label_features`."""
-        return self.tree is None and "text" in self.label_vectors
+        return not self.tree and "text" in self.label_vectors
 
     def fit(
         self,
@@ -276,16 +276,18 @@ class TreeClassifier(training.LinearClassifier):
     def trees_for(self, labels: LabelSet) -> list[LabelTree]:
         """The trees with labels numbered as in another set, for a model of those labels.
 
-        Labels that are not in that set are left out; it may have none that the trees have not.
+        Labels are the same by id. Those that are not in that set are left out; it may have none
+        that the trees have not.
         """
         self.check_fitted()
-        unknown = np.flatnonzero(self.labels_.indices(labels.ids) < 0)
+        known, wanted = LabelSet(self.labels_.ids), LabelSet(labels.ids)
+        unknown = np.flatnonzero(known.indices(wanted.ids) < 0)
         if len(unknown):
             raise DataError(
                 f"{len(unknown)} of {len(labels)} labels are not in the tree, such as "
                 f"{labels.name(unknown[0])!r}"
             )
-        numbers = labels.indices(self.labels_.ids)
+        numbers = wanted.indices(known.ids)
         return [tree.renumbered(numbers) for tree in self.trees_]
 
     @classmethod
