@@ -17,6 +17,7 @@
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
+#include "online.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
 #include "sparse_text.hpp"
@@ -597,6 +598,39 @@ NB_MODULE(_native, m) {
         },
         "row_starts"_a, "columns"_a, "values"_a, "width"_a, "members"_a, "starts"_a, "seed"_a,
         "depth"_a, "largest"_a, "arity"_a, "aim"_a, "balanced"_a, "iterations"_a, "tolerance"_a);
+
+    // --- online trees (online.hpp)
+    m.def("update_blocks", [](SparseArrays x, In<std::int64_t> visit_starts, In<std::int32_t> rows,
+                              In<std::int64_t> place_starts, In<std::int32_t> places,
+                              In<std::int64_t> feature_starts, In<std::int32_t> features,
+                              In<std::int32_t> old_columns, In<float> weights, In<float> squares,
+                              In<std::int32_t> columns, float rate, float epsilon, float bias) {
+        auto& [starts, indices, values, width] = x;
+        const megalabel::SparseRows matrix{span(starts), span(indices), span(values), width};
+        const megalabel::online::Visits visits{span(visit_starts), span(rows), span(place_starts),
+                                               span(places)};
+        const megalabel::online::Blocks old{span(feature_starts), span(features), span(old_columns),
+                                            span(weights), span(squares)};
+        auto grown = without_gil([&] {
+            return megalabel::online::Update(matrix, visits, old, span(columns),
+                                             {rate, epsilon, bias})
+                .run();
+        });
+        return nb::make_tuple(
+            to_numpy(std::move(grown.feature_starts)), to_numpy(std::move(grown.features)),
+            to_numpy(std::move(grown.weights)), to_numpy(std::move(grown.squares)));
+    });
+    m.def("block_child_rows", [](In<std::int64_t> feature_starts, In<std::int32_t> features,
+                                 In<std::int32_t> columns, In<float> weights, std::size_t width,
+                                 float prune) {
+        auto rows = without_gil([&] {
+            return megalabel::online::child_rows(
+                {span(feature_starts), span(features), span(columns), span(weights), {}}, width,
+                prune);
+        });
+        return nb::make_tuple(to_numpy(std::move(rows.starts)), to_numpy(std::move(rows.columns)),
+                              to_numpy(std::move(rows.values)));
+    });
 
     // --- sparse arithmetic (sparse.hpp)
 }

@@ -1,0 +1,433 @@
+"""OnlineTree: a probabilistic label tree that learns text by text and takes in new labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from megalabel import _native
+from megalabel.base import Check, Classifier, boolean, check_array, integer, number
+from megalabel.data import LabelSet, Ranking
+from megalabel.errors import ShapeError
+from megalabel.labels import LabelTree, label_vectors
+from megalabel.linear.chunks import ChunkedWeights, beam_search
+from megalabel.linear.explanation import Step, explain_path
+from megalabel.linear.growing import GrowingTree, Raised
+from megalabel.linear.prior import check_targets, check_width, clamped
+from megalabel.linear.training import rows_of
+from megalabel.progress import progress
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+# The margin of a node that is there for the shape of the tree alone: its probability is 1, and of
+# one for labels that no text has had yet, as good as 0.
+CERTAIN = 60.0
+
+
+class OnlineTree(Classifier):
+    """A tree of logistic regressions, each trained by one step of AdaGrad a text.
+
+    Every node is told from its siblings on the texts of its parent, as in a probabilistic label
+    tree that is trained in one go; a label's score is the product down its path, which estimates
+    its probability. What is learned from a stream of texts does not depend on how the tree came to
+    be as it is: each node has beside its children a classifier of the child to come, which takes
+    all its texts for negatives, and a child that joins starts as a copy of it. So the outcome is
+    that of the final tree had it been there from the first text (Jasinska-Kobus et al. 2021).
+
+    `fit` clusters the labels into a tree and goes through the texts several times, in an order
+    drawn by the seed; `partial_fit` goes through new texts once, in the order given. The new labels
+    among them join the tree before, where the nodes' classifiers see their texts.
+
+    Parameters
+    ----------
+    arity : int
+        Nodes below a node, at most; a power of two.
+    max_leaf : int
+        Labels below a node, at most.
+    passes : int
+        How often `fit` goes through the texts.
+    rate, epsilon : float
+        A step of a weight with gradient g is rate * g / sqrt(epsilon + sum of all g^2 so far).
+    balance : float
+        How much new labels are drawn to small branches rather than to like ones: 0 to 1.
+    bias : float
+        The value of the constant feature; 0: none.
+    prune : float
+        Weights of at most this size are not searched by; training goes on with all of them.
+    beam : int
+    exact : bool
+        Search best first for the exact answer instead of by beam.
+    seed : int
+
+    Attributes
+    ----------
+    labels_ : LabelSet
+    n_features_ : int
+    tree_ : GrowingTree
+    feature_starts_ : int64 array (nodes + 1,)
+        The block of node p has a row for each of the features `features_[feature_starts_[p] :
+        feature_starts_[p + 1]]` (the bias has the number of features), and a column for each place.
+    features_ : int32 array
+    weights_, squares_ : float32 arrays
+        The blocks, one after another, and the sums of squared gradients.
+    levels_ : list of ChunkedWeights
+        The weights as they are searched.
+    label_of_leaf_ : int32 array (labels,)
+        The labels in the order of the last level.
+
+    Examples
+    --------
+    >>> X = csr_matrix([[1.0, 0, 0], [1, 1, 0], [0, 0, 1]])
+    >>> Y = csr_matrix([[1.0, 0], [1, 0], [0, 1]])
+    >>> model = OnlineTree().fit(X, Y, LabelSet(["cat", "dog"]))
+    >>> new = csr_matrix([[0, 0, 1.0], [0, 0, 0]])
+    >>> model.partial_fit(X[:2], new.T.tocsr()[:2], LabelSet(["cat", "dog", "hen"])) is model
+    Traceback (most recent call last):
+    ...
+    megalabel.errors.ShapeError: Y is (2, 2), there are 3 labels and were 2
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "arity": integer(2),
+        "max_leaf": integer(2),
+        "passes": integer(1),
+        "rate": number(1e-6),
+        "epsilon": number(1e-12),
+        "balance": number(0, 1),
+        "bias": number(0),
+        "prune": number(0),
+        "beam": integer(1),
+        "exact": boolean(),
+        "seed": integer(0),
+    }
+
+    n_features_: int
+    tree_: GrowingTree
+    feature_starts_: np.ndarray
+    features_: np.ndarray
+    weights_: np.ndarray
+    squares_: np.ndarray
+    levels_: list[ChunkedWeights]
+    label_of_leaf_: np.ndarray
+
+    def __init__(
+        self,
+        *,
+        arity: int = 16,
+        max_leaf: int = 15,
+        passes: int = 3,
+        rate: float = 1.0,
+        epsilon: float = 1e-3,
+        balance: float = 0.5,
+        bias: float = 1.0,
+        prune: float = 0.0,
+        beam: int = 10,
+        exact: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.arity = arity
+        self.max_leaf = max_leaf
+        self.passes = passes
+        self.rate = rate
+        self.epsilon = epsilon
+        self.balance = balance
+        self.bias = bias
+        self.prune = prune
+        self.beam = beam
+        self.exact = exact
+        self.seed = seed
+
+    # --- learning
+
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Cluster the labels into a tree, and go through the rows several times."""
+        self.check_parameters()
+        Y = check_targets(X, Y)
+        X = rows_of(X)
+        labels = LabelSet.numbered(Y.shape[1]) if labels is None else labels
+        if len(labels) != Y.shape[1]:
+            raise ShapeError(f"Y is {Y.shape} but there are {len(labels)} labels")
+        seen = np.unique(Y.indices)
+        tree = None
+        if len(seen):
+            vectors = label_vectors(X, Y[:, seen])
+            tree = LabelTree.balanced(
+                vectors, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed
+            )
+        growing = GrowingTree.of(tree, seen, len(labels))
+        nodes = len(growing.node_parents_)
+        empty = np.empty(0, np.float32)
+        blocks = (np.zeros(nodes + 1, np.int64), np.empty(0, np.int32), empty, empty)
+        columns = np.zeros(nodes, np.int32)
+        random = np.random.default_rng(self.seed)
+        with progress("passes", self.passes) as bar:
+            for _ in range(self.passes):
+                order = random.permutation(X.shape[0])
+                blocks = self._learn(X, Y, growing, blocks, columns, order)
+                columns = growing.columns()
+                bar.advance()
+        self._keep(X.shape[1], labels, growing, blocks)
+        return self
+
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Go through more rows once; `labels` is the known set, with any new labels at its end."""
+        if not self.fitted:
+            return self.fit(X, Y, labels)
+        self.check_parameters()
+        check_width(self, X, self.n_features_)
+        Y = check_targets(X, Y)
+        X = rows_of(X)
+        known = len(self.labels_)
+        if not known <= len(labels) == Y.shape[1]:
+            raise ShapeError(f"Y is {Y.shape}, there are {len(labels)} labels and were {known}")
+        tree = GrowingTree()
+        tree.restore(self.tree_.learned())
+        tree.expect(len(labels))
+        columns = self.tree_.columns()
+        raised = self._join(X, Y, tree)
+        blocks = (self.feature_starts_, self.features_, self.weights_, self.squares_)
+        blocks, columns = _opened(blocks, columns, raised, len(tree.node_parents_))
+        blocks = self._learn(X, Y, tree, blocks, columns, np.arange(X.shape[0]))
+        self._keep(self.n_features_, labels, tree, blocks)
+        return self
+
+    def _join(self, X: csr_matrix, Y: csr_matrix, tree: GrowingTree) -> list[Raised]:
+        """Let the labels that are met for the first time join, in the order of their texts."""
+        met, first = np.unique(Y.indices, return_index=True)
+        is_new = tree.label_parents_[met] < 0
+        new = met[is_new][np.argsort(first[is_new], kind="stable")]
+        if not len(new):
+            return []
+        vectors = label_vectors(X, Y[:, new])
+        row_of = {int(label): i for i, label in enumerate(new)}
+        columns = self.tree_.columns()
+        begins = self._begins(columns)
+        known = len(columns)
+
+        def scores(label: int, node: int) -> np.ndarray:
+            if node >= known:  # raised with this batch: nothing tells its children apart yet
+                return np.zeros(0)
+            x = vectors[row_of[label]]
+            own = self.features_[self.feature_starts_[node] : self.feature_starts_[node + 1]]
+            block = self.weights_[begins[node] : begins[node + 1]].reshape(len(own), -1)
+            _, at_x, at = np.intersect1d(x.indices, own, assume_unique=True, return_indices=True)
+            margins = x.data[at_x] @ block[at]
+            if len(own) and own[-1] == self.n_features_:
+                margins = margins + self.bias * block[-1]
+            scores: np.ndarray = 1 / (1 + np.exp(-margins[1:].astype(np.float64)))
+            return scores
+
+        return tree.grow(
+            new.tolist(), scores, arity=self.arity, max_leaf=self.max_leaf, balance=self.balance
+        )
+
+    def _learn(
+        self,
+        X: csr_matrix,
+        Y: csr_matrix,
+        tree: GrowingTree,
+        blocks: tuple[np.ndarray, ...],
+        columns: np.ndarray,
+        order: np.ndarray,
+    ) -> tuple[np.ndarray, ...]:
+        """The blocks after one pass over the rows in some order; `columns` is how wide they are."""
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        rows = rank[np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))]
+        starts, visitors, place_starts, places = tree.visits(rows, Y.indices, Y.shape[0])
+        feature_starts, features, weights, squares = blocks
+        learned: tuple[np.ndarray, ...] = _native.update_blocks(
+            (
+                X.indptr.astype(np.int64, copy=False),
+                X.indices.astype(np.int32, copy=False),
+                X.data,
+                X.shape[1],
+            ),
+            starts.astype(np.int64, copy=False),
+            order[visitors].astype(np.int32),
+            place_starts.astype(np.int64, copy=False),
+            places,
+            feature_starts,
+            features,
+            columns,
+            weights,
+            squares,
+            tree.columns(),
+            float(self.rate),
+            float(self.epsilon),
+            float(self.bias),
+        )
+        return learned
+
+    def _keep(
+        self, width: int, labels: LabelSet, tree: GrowingTree, blocks: tuple[np.ndarray, ...]
+    ) -> None:
+        """Take over what was learned, all at once, and make it ready for search."""
+        levels, label_of_leaf = _levels(tree, blocks, width, self.prune)
+        self.n_features_, self.labels_, self.tree_ = width, labels, tree
+        self.feature_starts_, self.features_, self.weights_, self.squares_ = blocks
+        self.levels_, self.label_of_leaf_ = levels, label_of_leaf
+
+    def _begins(self, columns: np.ndarray) -> np.ndarray:
+        """Where the block of each node begins."""
+        return np.append(0, np.cumsum(np.diff(self.feature_starts_) * columns))
+
+    # --- answering
+
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k labels of the highest probability; with `exact=False`, of those the beam meets."""
+        self.check_fitted()
+        check_width(self, X, self.n_features_)
+        k = clamped(k, max(1, len(self.labels_)))
+        ids, scores = beam_search(
+            self.levels_,
+            self.label_of_leaf_,
+            X,
+            k,
+            beam=self.beam,
+            post="sigmoid",
+            bias=self.bias,
+            exact=self.exact,
+            n_labels=len(self.labels_),
+        )
+        return Ranking(ids, scores, self.labels_)
+
+    def explain(self, x: csr_matrix, label: int) -> list[Step]:
+        """The features of one row that spoke for and against each node on the way to a label."""
+        self.check_fitted()
+        path = [int(np.flatnonzero(self.label_of_leaf_ == label)[0])]
+        for level in reversed(self.levels_[1:]):
+            path.insert(0, int(np.searchsorted(level.child_starts_, path[0], side="right")) - 1)
+        steps = explain_path(self.levels_, path, x, self.bias)
+        depth, node = 1, int(self.tree_.label_parents_[label])
+        while node >= 0 and node != self.tree_.root:
+            depth, node = depth + 1, int(self.tree_.node_parents_[node])
+        return steps[:depth]  # below it the label is carried on to the last level
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take tree and weights back; they must fit each other."""
+        super().restore(learned)
+        me = "OnlineTree"
+        if not isinstance(getattr(self, "labels_", None), LabelSet):
+            raise ValueError(f"labels_ of {me} must be a label set")
+        if not isinstance(getattr(self, "tree_", None), GrowingTree) or not self.tree_.fitted:
+            raise ValueError(f"tree_ of {me} must be a GrowingTree")
+        if not integer(0, 2**31 - 2).accepts(getattr(self, "n_features_", None)):
+            raise ValueError(f"n_features_ of {me} must be a number of features")
+        labels, columns = len(self.labels_), self.tree_.columns()
+        if len(self.tree_.label_parents_) != labels:
+            raise ValueError(f"a tree of {len(self.tree_.label_parents_)} labels for {labels}")
+        for name, dtype, shape in (
+            ("feature_starts_", np.int64, (len(columns) + 1,)),
+            ("features_", np.int32, (None,)),
+            ("weights_", np.float32, (None,)),
+            ("squares_", np.float32, (None,)),
+            ("label_of_leaf_", np.int32, (labels,)),
+        ):
+            check_array(me, name, getattr(self, name, None), dtype, shape)
+        starts = self.feature_starts_
+        if starts[0] != 0 or starts[-1] != len(self.features_) or (np.diff(starts) < 0).any():
+            raise ValueError(f"feature_starts_ of {me} must rise from 0 to its features")
+        if not self._begins(columns)[-1] == len(self.weights_) == len(self.squares_):
+            raise ValueError(f"the weights of {me} do not fill its blocks")
+        levels = getattr(self, "levels_", None)
+        if not (
+            isinstance(levels, list)
+            and levels
+            and all(isinstance(level, ChunkedWeights) for level in levels)
+            and levels[-1].n_nodes == labels
+            and all(level.n_features_ == self.n_features_ for level in levels)
+        ):
+            raise ValueError(f"levels_ of {me} must lead to its {labels} labels")
+
+
+def _opened(
+    blocks: tuple[np.ndarray, ...], columns: np.ndarray, raised: list[Raised], n_nodes: int
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Blocks for nodes that are new, which have none yet, and how wide each is.
+
+    A raised node has seen the texts of the node below it, all for positives: its first child's
+    classifier is that of the child to come, with the signs turned.
+    """
+    feature_starts, features, weights, squares = blocks
+    begins = np.append(0, np.cumsum(np.diff(feature_starts) * columns))
+    own_features = {}
+    for one in raised:
+        # a node raised above another that is new itself has seen nothing either
+        if one.node in own_features:
+            own_features[one.by] = own_features[one.node]
+        elif one.node < len(columns):
+            at = slice(feature_starts[one.node], feature_starts[one.node + 1])
+            block = slice(begins[one.node], begins[one.node + 1])
+            to_come = (a[block].reshape(-1, columns[one.node])[:, 0] for a in (weights, squares))
+            own_features[one.by] = (features[at], *to_come)
+    lengths = np.append(np.diff(feature_starts), np.zeros(n_nodes - len(columns), np.int64))
+    columns = np.append(columns, np.zeros(n_nodes - len(columns), np.int32))
+    parts = [[features], [weights], [squares]]
+    for node, (own, weight, square) in sorted(own_features.items()):
+        lengths[node], columns[node] = len(own), 2
+        parts[0].append(own)
+        parts[1].append(np.stack([weight, -weight], axis=1).ravel())
+        parts[2].append(np.stack([square, square], axis=1).ravel())
+    starts = np.append(0, np.cumsum(lengths))
+    return (starts, *map(np.concatenate, parts)), columns
+
+
+def _levels(
+    tree: GrowingTree, blocks: tuple[np.ndarray, ...], width: int, prune: float
+) -> tuple[list[ChunkedWeights], np.ndarray]:
+    """The weights level by level, as search takes them, and the labels of the last level.
+
+    There every label is on the last level: those that end above are carried on through nodes of
+    probability 1. Labels that no text has had are below a node of their own.
+    """
+    columns = tree.columns()
+    starts, indices, values = _native.block_child_rows(
+        blocks[0], blocks[1], columns, blocks[2], width, float(prune)
+    )
+    children = len(starts) - 1
+    weights = csr_matrix((values, indices, starts), (children, width + 1))
+    fixed = csr_matrix(
+        ([CERTAIN, -CERTAIN], ([0, 1], [width, width])), (2, width + 1), dtype=np.float32
+    )
+    weights = vstack([weights, fixed], "csr", dtype=np.float32)
+    carried, unseen = children, children + 1
+    # by row of `weights`: the node it leads to (or none), or its label
+    first = np.append(0, np.cumsum(columns - 1))
+    node_of, label_of = np.full(children + 2, -1), np.full(children + 2, -1)
+    for owners, parents, places in (
+        (node_of, tree.node_parents_, tree.node_places_),
+        (label_of, tree.label_parents_, tree.label_places_),
+    ):
+        joined = np.flatnonzero(parents >= 0)
+        owners[first[parents[joined]] + places[joined] - 1] = joined
+    waiting = np.flatnonzero(tree.label_parents_ < 0)
+    n_children = columns - 1
+
+    levels = []
+    root = np.arange(first[tree.root], first[tree.root + 1])
+    rows = np.append(root, [unseen] * bool(len(waiting)))
+    # labels at this level: -1 for nodes, -2 for the node of labels never seen
+    labels = np.append(label_of[root], [-2] * bool(len(waiting)))
+    counts = np.array([len(rows)])
+    while True:
+        level_starts = np.append(0, np.cumsum(counts))
+        levels.append(ChunkedWeights.build(weights[rows], level_starts))
+        if (labels >= 0).all():
+            return levels, labels.astype(np.int32)
+        counts = np.where(
+            labels >= 0, 1, np.where(labels == -2, len(waiting), n_children[node_of[rows]])
+        )
+        below = np.repeat(np.arange(len(rows)), counts)
+        place = np.arange(len(below)) - np.repeat(np.cumsum(counts) - counts, counts)
+        inner = labels[below] == -1
+        next_rows = np.full(len(below), carried)
+        next_rows[inner] = first[node_of[rows[below[inner]]]] + place[inner]
+        next_labels = np.where(inner, label_of[next_rows], labels[below])
+        late = labels[below] == -2
+        next_labels[late] = waiting[place[late]]
+        rows, labels = next_rows, next_labels
