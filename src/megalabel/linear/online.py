@@ -12,16 +12,18 @@ from megalabel import _native
 from megalabel.base import Check, Classifier, boolean, check_array, integer, number
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ShapeError
-from megalabel.labels import LabelTree, label_vectors
+from megalabel.labels import GrowingTree, LabelTree, label_vectors
+from megalabel.labels.growing import TOP, Raised
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.growing import GrowingTree, Raised
 from megalabel.linear.prior import check_targets, check_width, clamped
 from megalabel.linear.training import rows_of
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
+
+Blocks = tuple[np.ndarray, ...]  # feature starts, features, weights, squares: see OnlineTree
 
 # The margin of a node that is there for the shape of the tree alone: its probability is 1, and of
 # one for labels that no text has had yet, as good as 0.
@@ -84,11 +86,11 @@ class OnlineTree(Classifier):
     >>> X = csr_matrix([[1.0, 0, 0], [1, 1, 0], [0, 0, 1]])
     >>> Y = csr_matrix([[1.0, 0], [1, 0], [0, 1]])
     >>> model = OnlineTree().fit(X, Y, LabelSet(["cat", "dog"]))
-    >>> new = csr_matrix([[0, 0, 1.0], [0, 0, 0]])
-    >>> model.partial_fit(X[:2], new.T.tocsr()[:2], LabelSet(["cat", "dog", "hen"])) is model
-    Traceback (most recent call last):
-    ...
-    megalabel.errors.ShapeError: Y is (2, 2), there are 3 labels and were 2
+    >>> new = csr_matrix([[0, 0, 1.0]] * 2)  # two texts on something not met before
+    >>> labels = LabelSet(["cat", "dog", "hen"])
+    >>> model = model.partial_fit(csr_matrix([[0, 1.0, 0]] * 2), new, labels)
+    >>> [tags[0].label for tags in model.rank(np.eye(3), k=1).tags()]
+    ['cat', 'hen', 'dog']
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
@@ -124,7 +126,7 @@ class OnlineTree(Classifier):
         epsilon: float = 1e-3,
         balance: float = 0.5,
         bias: float = 1.0,
-        prune: float = 0.0,
+        prune: float = 0.1,
         beam: int = 10,
         exact: bool = True,
         seed: int = 0,
@@ -161,7 +163,7 @@ class OnlineTree(Classifier):
         growing = GrowingTree.of(tree, seen, len(labels))
         nodes = len(growing.node_parents_)
         empty = np.empty(0, np.float32)
-        blocks = (np.zeros(nodes + 1, np.int64), np.empty(0, np.int32), empty, empty)
+        blocks: Blocks = (np.zeros(nodes + 1, np.int64), np.empty(0, np.int32), empty, empty)
         columns = np.zeros(nodes, np.int32)
         random = np.random.default_rng(self.seed)
         with progress("passes", self.passes) as bar:
@@ -189,7 +191,7 @@ class OnlineTree(Classifier):
         tree.expect(len(labels))
         columns = self.tree_.columns()
         raised = self._join(X, Y, tree)
-        blocks = (self.feature_starts_, self.features_, self.weights_, self.squares_)
+        blocks: Blocks = (self.feature_starts_, self.features_, self.weights_, self.squares_)
         blocks, columns = _opened(blocks, columns, raised, len(tree.node_parents_))
         blocks = self._learn(X, Y, tree, blocks, columns, np.arange(X.shape[0]))
         self._keep(self.n_features_, labels, tree, blocks)
@@ -205,7 +207,7 @@ class OnlineTree(Classifier):
         vectors = label_vectors(X, Y[:, new])
         row_of = {int(label): i for i, label in enumerate(new)}
         columns = self.tree_.columns()
-        begins = self._begins(columns)
+        begins = _begins(self.feature_starts_, columns)
         known = len(columns)
 
         def scores(label: int, node: int) -> np.ndarray:
@@ -230,17 +232,17 @@ class OnlineTree(Classifier):
         X: csr_matrix,
         Y: csr_matrix,
         tree: GrowingTree,
-        blocks: tuple[np.ndarray, ...],
+        blocks: Blocks,
         columns: np.ndarray,
         order: np.ndarray,
-    ) -> tuple[np.ndarray, ...]:
+    ) -> Blocks:
         """The blocks after one pass over the rows in some order; `columns` is how wide they are."""
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         rows = rank[np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))]
         starts, visitors, place_starts, places = tree.visits(rows, Y.indices, Y.shape[0])
         feature_starts, features, weights, squares = blocks
-        learned: tuple[np.ndarray, ...] = _native.update_blocks(
+        learned: Blocks = _native.update_blocks(
             (
                 X.indptr.astype(np.int64, copy=False),
                 X.indices.astype(np.int32, copy=False),
@@ -263,18 +265,12 @@ class OnlineTree(Classifier):
         )
         return learned
 
-    def _keep(
-        self, width: int, labels: LabelSet, tree: GrowingTree, blocks: tuple[np.ndarray, ...]
-    ) -> None:
+    def _keep(self, width: int, labels: LabelSet, tree: GrowingTree, blocks: Blocks) -> None:
         """Take over what was learned, all at once, and make it ready for search."""
         levels, label_of_leaf = _levels(tree, blocks, width, self.prune)
         self.n_features_, self.labels_, self.tree_ = width, labels, tree
         self.feature_starts_, self.features_, self.weights_, self.squares_ = blocks
         self.levels_, self.label_of_leaf_ = levels, label_of_leaf
-
-    def _begins(self, columns: np.ndarray) -> np.ndarray:
-        """Where the block of each node begins."""
-        return np.append(0, np.cumsum(np.diff(self.feature_starts_) * columns))
 
     # --- answering
 
@@ -304,7 +300,7 @@ class OnlineTree(Classifier):
             path.insert(0, int(np.searchsorted(level.child_starts_, path[0], side="right")) - 1)
         steps = explain_path(self.levels_, path, x, self.bias)
         depth, node = 1, int(self.tree_.label_parents_[label])
-        while node >= 0 and node != self.tree_.root:
+        while node > TOP:
             depth, node = depth + 1, int(self.tree_.node_parents_[node])
         return steps[:depth]  # below it the label is carried on to the last level
 
@@ -332,7 +328,7 @@ class OnlineTree(Classifier):
         starts = self.feature_starts_
         if starts[0] != 0 or starts[-1] != len(self.features_) or (np.diff(starts) < 0).any():
             raise ValueError(f"feature_starts_ of {me} must rise from 0 to its features")
-        if not self._begins(columns)[-1] == len(self.weights_) == len(self.squares_):
+        if not _begins(starts, columns)[-1] == len(self.weights_) == len(self.squares_):
             raise ValueError(f"the weights of {me} do not fill its blocks")
         levels = getattr(self, "levels_", None)
         if not (
@@ -345,30 +341,32 @@ class OnlineTree(Classifier):
             raise ValueError(f"levels_ of {me} must lead to its {labels} labels")
 
 
+def _begins(feature_starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Where the weights of each block begin, and where the last one's end."""
+    return np.append(0, np.cumsum(np.diff(feature_starts) * columns))
+
+
 def _opened(
-    blocks: tuple[np.ndarray, ...], columns: np.ndarray, raised: list[Raised], n_nodes: int
-) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    blocks: Blocks, columns: np.ndarray, raised: list[Raised], n_nodes: int
+) -> tuple[Blocks, np.ndarray]:
     """Blocks for nodes that are new, which have none yet, and how wide each is.
 
     A raised node has seen the texts of the node below it, all for positives: its first child's
     classifier is that of the child to come, with the signs turned.
     """
     feature_starts, features, weights, squares = blocks
-    begins = np.append(0, np.cumsum(np.diff(feature_starts) * columns))
-    own_features = {}
+    begins = _begins(feature_starts, columns)
+    to_come: dict[int, Blocks] = {}
     for one in raised:
-        # a node raised above another that is new itself has seen nothing either
-        if one.node in own_features:
-            own_features[one.by] = own_features[one.node]
-        elif one.node < len(columns):
+        if one.node < len(columns):  # one raised above a node that is new has seen nothing either
             at = slice(feature_starts[one.node], feature_starts[one.node + 1])
             block = slice(begins[one.node], begins[one.node + 1])
-            to_come = (a[block].reshape(-1, columns[one.node])[:, 0] for a in (weights, squares))
-            own_features[one.by] = (features[at], *to_come)
+            columns_0 = (a[block].reshape(-1, columns[one.node])[:, 0] for a in (weights, squares))
+            to_come[one.by] = (features[at], *columns_0)
     lengths = np.append(np.diff(feature_starts), np.zeros(n_nodes - len(columns), np.int64))
     columns = np.append(columns, np.zeros(n_nodes - len(columns), np.int32))
     parts = [[features], [weights], [squares]]
-    for node, (own, weight, square) in sorted(own_features.items()):
+    for node, (own, weight, square) in sorted(to_come.items()):
         lengths[node], columns[node] = len(own), 2
         parts[0].append(own)
         parts[1].append(np.stack([weight, -weight], axis=1).ravel())
@@ -378,7 +376,7 @@ def _opened(
 
 
 def _levels(
-    tree: GrowingTree, blocks: tuple[np.ndarray, ...], width: int, prune: float
+    tree: GrowingTree, blocks: Blocks, width: int, prune: float
 ) -> tuple[list[ChunkedWeights], np.ndarray]:
     """The weights level by level, as search takes them, and the labels of the last level.
 
@@ -389,45 +387,40 @@ def _levels(
     starts, indices, values = _native.block_child_rows(
         blocks[0], blocks[1], columns, blocks[2], width, float(prune)
     )
-    children = len(starts) - 1
+    children, nodes, n_labels = len(starts) - 1, len(columns), len(tree.label_parents_)
+    fixed = csr_matrix(([CERTAIN, -CERTAIN], [width, width], [0, 1, 2]), (2, width + 1))
+    certain, unseen = children, children + 1
     weights = csr_matrix((values, indices, starts), (children, width + 1))
-    fixed = csr_matrix(
-        ([CERTAIN, -CERTAIN], ([0, 1], [width, width])), (2, width + 1), dtype=np.float32
-    )
     weights = vstack([weights, fixed], "csr", dtype=np.float32)
-    carried, unseen = children, children + 1
-    # by row of `weights`: the node it leads to (or none), or its label
+
+    # The children of all nodes by place: a label has its number, a node that and `n_labels`. After
+    # them the children of one node more: labels that have not joined.
     first = np.append(0, np.cumsum(columns - 1))
-    node_of, label_of = np.full(children + 2, -1), np.full(children + 2, -1)
-    for owners, parents, places in (
-        (node_of, tree.node_parents_, tree.node_places_),
-        (label_of, tree.label_parents_, tree.label_places_),
+    waiting = np.flatnonzero(tree.label_parents_ < 0)
+    names = np.append(np.empty(children, np.int64), waiting)
+    rows_of_names = np.append(np.arange(children), np.full(len(waiting), certain))
+    for offset, parents, places in (
+        (0, tree.label_parents_, tree.label_places_),
+        (n_labels, tree.node_parents_, tree.node_places_),
     ):
         joined = np.flatnonzero(parents >= 0)
-        owners[first[parents[joined]] + places[joined] - 1] = joined
-    waiting = np.flatnonzero(tree.label_parents_ < 0)
-    n_children = columns - 1
+        names[first[parents[joined]] + places[joined] - 1] = offset + joined
+    first = np.append(first, len(names))
 
+    level, rows = names[first[TOP] : first[TOP + 1]], rows_of_names[first[TOP] : first[TOP + 1]]
+    if len(waiting):
+        level, rows = np.append(level, n_labels + nodes), np.append(rows, unseen)
+    counts = np.array([len(level)])
     levels = []
-    root = np.arange(first[tree.root], first[tree.root + 1])
-    rows = np.append(root, [unseen] * bool(len(waiting)))
-    # labels at this level: -1 for nodes, -2 for the node of labels never seen
-    labels = np.append(label_of[root], [-2] * bool(len(waiting)))
-    counts = np.array([len(rows)])
     while True:
-        level_starts = np.append(0, np.cumsum(counts))
-        levels.append(ChunkedWeights.build(weights[rows], level_starts))
-        if (labels >= 0).all():
-            return levels, labels.astype(np.int32)
-        counts = np.where(
-            labels >= 0, 1, np.where(labels == -2, len(waiting), n_children[node_of[rows]])
-        )
-        below = np.repeat(np.arange(len(rows)), counts)
-        place = np.arange(len(below)) - np.repeat(np.cumsum(counts) - counts, counts)
-        inner = labels[below] == -1
-        next_rows = np.full(len(below), carried)
-        next_rows[inner] = first[node_of[rows[below[inner]]]] + place[inner]
-        next_labels = np.where(inner, label_of[next_rows], labels[below])
-        late = labels[below] == -2
-        next_labels[late] = waiting[place[late]]
-        rows, labels = next_rows, next_labels
+        levels.append(ChunkedWeights.build(weights[rows], np.append(0, np.cumsum(counts))))
+        done = level < n_labels
+        if done.all():
+            return levels, level.astype(np.int32)
+        node = np.where(done, 0, level - n_labels)
+        counts = np.where(done, 1, first[node + 1] - first[node])
+        above = np.repeat(np.arange(len(level)), counts)
+        at = np.arange(len(above)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at += first[node][above]
+        rows = np.where(done[above], certain, rows_of_names[at])
+        level = np.where(done[above], level[above], names[at])

@@ -369,6 +369,15 @@ class TreeClassifier(training.LinearClassifier):
         )
         return Ranking.from_csr(total, k, self.labels_)
 
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Learn the first rows by `fit`; more of them cannot be learned: see `OnlineTree`."""
+        if not self.fitted:
+            return self.fit(X, Y, labels)
+        raise ParameterError(
+            "a TreeClassifier is trained on all rows at once: fit it anew, or take the system "
+            "online-plt (linear.OnlineTree), which goes on learning and takes in new labels"
+        )
+
     def explain(self, x: csr_matrix, label: int) -> list[Step]:
         """The features of one row that spoke for and against each node on the way to a label,
         in the first tree."""

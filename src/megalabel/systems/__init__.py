@@ -59,8 +59,8 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> names()
-    ['bonsai', 'dismec', 'knn', 'ova-logistic', 'parabel', 'plt', 'prior', 'xr-linear']
+    >>> names()[:4]
+    ['bonsai', 'dismec', 'knn', 'online-plt']
     """
     return sorted(_all())
 

@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 
 from megalabel.base import Component, check_array
-from megalabel.labels import LabelTree
+from megalabel.labels.tree import LabelTree
 
-NOWHERE = -1  # the parent of the root, and of a label that no text has had yet
+TOP = 0
+NOWHERE = -1  # the parent of the top, and of a label that no text has had yet
 
 
 class GrowingTree(Component):
     """A tree whose nodes have either nodes or labels for children, each at a place of its own.
 
     Places count from 1, in the order of joining, and are kept for good: they are the columns of a
-    node's weights (column 0 is the child to come). Labels need not all be equally deep.
+    node's weights (column 0 is the child to come). Labels need not all be equally deep. Node 0, the
+    top, has one child, the root: all texts belong to the top, those with labels to the root.
 
     Attributes
     ----------
     node_parents_, node_places_ : int32 arrays (nodes,)
-        Of the root, of which there is one, the parent is -1 and the place 0.
+        Of the top the parent is -1 and the place 0.
     label_parents_, label_places_ : int32 arrays (labels,)
         Of a label that has not joined yet, the parent is -1 and the place 0.
 
@@ -31,11 +33,11 @@ class GrowingTree(Component):
     --------
     >>> tree = GrowingTree.of(LabelTree.from_parents([-1, -1]), np.array([0, 2]), n_labels=3)
     >>> tree.label_parents_.tolist(), tree.columns().tolist()
-    ([0, -1, 0], [3])
+    ([1, -1, 1], [2, 3])
     >>> tree.grow([1], lambda label, node: np.zeros(0), arity=2, max_leaf=2, balance=0.5)
-    [Raised(node=0, by=1)]
+    [Raised(node=1, by=2)]
     >>> tree.label_parents_.tolist(), tree.node_parents_.tolist()
-    ([0, 2, 0], [1, -1, 1])
+    ([1, 3, 1], [-1, 2, 0, 2])
     """
 
     node_parents_: np.ndarray
@@ -49,8 +51,8 @@ class GrowingTree(Component):
         grown = cls()
         grown.label_parents_ = np.full(n_labels, NOWHERE, np.int32)
         grown.label_places_ = np.zeros(n_labels, np.int32)
-        parents, places = [np.array([NOWHERE])], [np.array([0])]
-        first = 0  # the first node of the level above
+        parents, places = [np.array([NOWHERE, TOP])], [np.array([0, 1])]
+        first = 1  # the first node of the level above
         for starts in tree.levels_ if tree is not None else ():
             counts = np.diff(starts)
             parents.append(first + np.repeat(np.arange(len(counts)), counts))
@@ -64,11 +66,6 @@ class GrowingTree(Component):
         grown.node_places_ = np.concatenate(places).astype(np.int32)
         return grown
 
-    @property
-    def root(self) -> int:
-        """The number of the root."""
-        return int(np.flatnonzero(self.node_parents_ == NOWHERE)[0])
-
     def columns(self) -> np.ndarray:
         """How many places each node has, that of the child to come included."""
         nodes = len(self.node_parents_)
@@ -80,7 +77,7 @@ class GrowingTree(Component):
     def visits(self, rows: np.ndarray, labels: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
         """What the nodes see of n rows, given pairs of a row and one of its labels.
 
-        Every row visits the root, and each node above one of its labels.
+        Every row visits the top, and each node above one of its labels.
 
         Returns
         -------
@@ -91,12 +88,11 @@ class GrowingTree(Component):
         """
         most = int(self.columns().max())
         nodes, places = self.label_parents_[labels].astype(np.int64), self.label_places_[labels]
-        root = self.root
-        found = [(np.arange(n) + root * n) * most]  # place 0: the visit itself
+        found = [(TOP * n + np.arange(n)) * most]  # place 0: the visit itself
         while len(nodes):
             visit = (nodes * n + rows) * most
             found += [visit, visit + places]
-            rows, nodes = rows[nodes != root], nodes[nodes != root]
+            rows, nodes = rows[nodes != TOP], nodes[nodes != TOP]
             nodes, places = self.node_parents_[nodes].astype(np.int64), self.node_places_[nodes]
         keys = np.unique(np.concatenate(found))
         visit, place = np.divmod(keys, most)
@@ -146,7 +142,7 @@ class GrowingTree(Component):
         nodes = _Nodes(self)
         raised = []
         for label in labels:
-            node = nodes.root
+            (node,) = nodes.children[TOP]
             while nodes.children[node] and len(nodes.children[node]) >= arity:
                 node = nodes.best(node, scores(label, node), balance)
             if nodes.children[node]:  # nodes, and room for another
@@ -155,7 +151,7 @@ class GrowingTree(Component):
                 above = nodes.parents[node]
                 open_ = [
                     n
-                    for n in (nodes.children[above] if above != NOWHERE else ())
+                    for n in nodes.children[above]
                     if not nodes.children[n] and nodes.leaves[n] < max_leaf
                 ]
                 if open_:
@@ -184,9 +180,9 @@ class GrowingTree(Component):
         for parents in (self.node_parents_, self.label_parents_):
             if len(parents) and not -1 <= parents.min() <= parents.max() < nodes:
                 raise ValueError(f"GrowingTree has a parent outside its {nodes} nodes")
-        if np.count_nonzero(self.node_parents_ == NOWHERE) != 1:
-            raise ValueError("GrowingTree must have one root")
         reached = at = np.flatnonzero(self.node_parents_ == NOWHERE)
+        if at.tolist() != [TOP] or np.count_nonzero(self.node_parents_ == TOP) != 1:
+            raise ValueError("GrowingTree must have one top, and that one child")
         while len(at):
             at = np.flatnonzero(np.isin(self.node_parents_, at))
             reached = np.append(reached, at)
@@ -218,13 +214,12 @@ class _Nodes:
         self.parents: list[int] = tree.node_parents_.tolist()
         self.places: list[int] = tree.node_places_.tolist()
         self.children: list[list[int]] = [[] for _ in self.parents]  # by place
-        self.root = tree.root
         for node in np.lexsort((tree.node_places_, tree.node_parents_))[1:].tolist():
             self.children[self.parents[node]].append(node)
         below = np.bincount(
             tree.label_parents_[tree.label_parents_ >= 0], minlength=len(self.parents)
         )
-        order = [self.root]
+        order = [TOP]
         for node in order:
             order += self.children[node]
         for node in reversed(order[1:]):
@@ -265,9 +260,6 @@ class _Nodes:
         self.places.append(place)
         self.children.append([node])
         self.leaves.append(self.leaves[node])
-        if above == NOWHERE:
-            self.root = new
-        else:
-            self.children[above][place - 1] = new
+        self.children[above][place - 1] = new
         self.parents[node], self.places[node] = new, 1
         return new
