@@ -6,7 +6,7 @@ import datetime
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, overload
 
@@ -373,11 +373,11 @@ class Tagger(Component):
         if explain is None:
             raise ParameterError(f"{type(self.classifier_).__name__} has no words to explain by")
         vector = canonical(self.features_.transform(_as_inputs([text])), "features")
-        names = getattr(self.features_, "terms_", None)
+        names = _names_of_columns(self.features_, text)
         reasons = []
         for step in explain(vector, self.labels.index(label)):
             top = step.features[:words].tolist()
-            spelled = [str(i) if names is None else names[i].as_py() for i in top]
+            spelled = [names(i) for i in top]
             pairs = list(zip(spelled, step.contributions[:words].tolist(), strict=True))
             reasons.append(Reason(step.margin, step.bias, pairs))
         return reasons
@@ -469,6 +469,23 @@ class Tagger(Component):
     def classes_(self) -> np.ndarray:
         """The label numbers, which scikit-learn's scorers ask for."""
         return np.arange(len(self.labels))
+
+
+def _names_of_columns(features: Featurizer, text: str) -> Callable[[int], str]:
+    """What the columns of a text's vector stand for; numbers where there are no words."""
+    terms = getattr(features, "terms_", None)
+    if terms is not None:
+        return lambda column: str(terms[column].as_py())
+    found: dict[int, str] = {}
+    if isinstance(features, Tfidf):  # with hashing: the columns of the text's own terms
+        own = sorted(dict.fromkeys(features.analyse(text)), key=len)
+        rows = features.transform(own)
+        for i, term in enumerate(own):
+            # the columns of a phrase are its own and those of shorter terms in it
+            columns = set(rows.indices[rows.indptr[i] : rows.indptr[i + 1]].tolist())
+            if len(columns - found.keys()) == 1:
+                found[(columns - found.keys()).pop()] = term
+    return lambda column: found.get(column, str(column))
 
 
 def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:

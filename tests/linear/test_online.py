@@ -276,6 +276,14 @@ def test_words_that_come_later_are_learned():
     assert tagger.tag("the red dress", k=1)[0].label == "dress"
 
 
+def test_explanations_name_words_in_spite_of_hashing():
+    tagger = systems.create("online-plt", features__ngram_range=(1, 2))
+    tagger.fit(["red dress", "blue jeans"] * 5, [["dress"], ["jeans"]] * 5)
+    *_, last = tagger.explain("a red dress", "dress")
+    assert {word for word, _ in last.words} == {"red", "dress", "red dress"}
+    assert all(share > 0 for _, share in last.words)
+
+
 def test_a_failed_part_changes_nothing():
     X, Y = stream(8)
     model = OnlineTree().fit(X, Y)
