@@ -310,6 +310,7 @@ def test_a_tree_trained_in_one_go_names_the_one_that_learns_on():
         {"labels_": LabelSet.numbered(3)},
         {"n_features_": -1},
         {"levels_": []},
+        {"label_of_leaf_": np.zeros(20, np.int32)},
         {"tree_": None},
         {"squares_": None},
     ],

@@ -215,7 +215,7 @@ class OnlineTree(Classifier):
                 return np.zeros(0)
             x = vectors[row_of[label]]
             own = self.features_[self.feature_starts_[node] : self.feature_starts_[node + 1]]
-            block = self.weights_[begins[node] : begins[node + 1]].reshape(len(own), -1)
+            block = self.weights_[begins[node] : begins[node + 1]].reshape(-1, columns[node])
             _, at_x, at = np.intersect1d(x.indices, own, assume_unique=True, return_indices=True)
             margins = x.data[at_x] @ block[at]
             if len(own) and own[-1] == self.n_features_:
@@ -330,6 +330,8 @@ class OnlineTree(Classifier):
             raise ValueError(f"feature_starts_ of {me} must rise from 0 to its features")
         if not _begins(starts, columns)[-1] == len(self.weights_) == len(self.squares_):
             raise ValueError(f"the weights of {me} do not fill its blocks")
+        if not np.array_equal(np.sort(self.label_of_leaf_), np.arange(labels)):
+            raise ValueError(f"label_of_leaf_ of {me} must hold each of its labels once")
         levels = getattr(self, "levels_", None)
         if not (
             isinstance(levels, list)
