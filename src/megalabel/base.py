@@ -180,7 +180,8 @@ class Component:
     @property
     def fitted(self) -> bool:
         """Whether anything has been learned."""
-        return bool(self.learned())
+        # backwards, as what was learned came last: this is asked with every query
+        return any(k.endswith("_") and not k.startswith("_") for k in reversed(vars(self)))
 
     def check_fitted(self) -> None:
         """Raise a NotFittedError unless fit has been called."""

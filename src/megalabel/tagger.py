@@ -31,6 +31,7 @@ from megalabel.base import (
 )
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import canonical
+from megalabel.data.strings import strings
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Precomputed, Tfidf
@@ -262,21 +263,27 @@ class Tagger(Component):
     def rank(self, X: Any, k: int = 10) -> Ranking:
         """The k best labels of each text with their probabilities, best first."""
         self.check_fitted()
-        inputs = _as_inputs(X)
+        # texts as they are: making a corpus takes longer than ranking a single text
+        texts = isinstance(X, list) and bool(X) and isinstance(X[0], str)
+        inputs = strings(X) if texts else _as_inputs(X)
+        if len(inputs) <= _BATCH:
+            ranking = self.classifier_.rank(self.features_.transform(inputs), k)
+        else:
+            ranking = self._rank_in_batches(inputs, k)
+        return ranking if self.calibration_ is None else self.calibration_.apply(ranking)
+
+    def _rank_in_batches(self, inputs: Any, k: int) -> Ranking:
         parts = []
         with progress("ranking", len(inputs)) as bar:
-            for start in range(0, max(1, len(inputs)), _BATCH):
+            for start in range(0, len(inputs), _BATCH):
                 batch = inputs[start : start + _BATCH]
                 parts.append(self.classifier_.rank(self.features_.transform(batch), k))
                 bar.advance(len(batch))
-        ranking = parts[0]
-        if len(parts) > 1:
-            ranking = Ranking(
-                np.concatenate([p.ids for p in parts]),
-                np.concatenate([p.scores for p in parts]),
-                self.labels,
-            )
-        return ranking if self.calibration_ is None else self.calibration_.apply(ranking)
+        return Ranking(
+            np.concatenate([p.ids for p in parts]),
+            np.concatenate([p.scores for p in parts]),
+            self.labels,
+        )
 
     @overload
     def tag(self, texts: str, k: int = 5) -> list[Tag]: ...

@@ -20,7 +20,8 @@ def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
         matrix = np.asarray(matrix)
         if matrix.ndim != 2:
             raise ShapeError(f"{what} must have two dimensions, not shape {matrix.shape}")
-    result = csr_matrix(matrix, dtype=np.float32)
+    ready = isinstance(matrix, csr_matrix) and matrix.dtype == np.float32
+    result = matrix if ready else csr_matrix(matrix, dtype=np.float32)
     if not result.has_canonical_format:
         result = result.copy()  # sorting works in place, and the arrays may be the caller's
         result.sum_duplicates()
