@@ -134,10 +134,11 @@ auto without_gil(Compute&& compute) {
 // --- chunked weights and queries: how the arguments come in
 
 using Untyped = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-// child starts, chunk starts, row features, row starts, entries' children and weights, scales,
-// number of features
-using LevelArrays = std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::int32_t>,
-                               In<std::int64_t>, Untyped, Untyped, In<float>, std::size_t>;
+// child starts, section starts, row features, row starts, block starts and their bits, entries'
+// gaps and weights, scales, number of features
+using LevelArrays =
+    std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::uint16_t>, In<std::uint16_t>,
+               In<std::int64_t>, std::size_t, Untyped, Untyped, In<float>, std::size_t>;
 // row starts, columns, values, number of columns
 using SparseArrays = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>, std::size_t>;
 
@@ -149,19 +150,21 @@ bool hold(const Untyped& array, Spans& out) {
     return true;
 }
 megalabel::ChunkedWeights level_of(const LevelArrays& arrays) {
-    const auto& [child_starts, chunk_starts, row_features, row_starts, children, weights, scales,
-                 width] = arrays;
+    const auto& [child_starts, section_starts, row_features, row_starts, block_starts, block_bits,
+                 gaps, weights, scales, width] = arrays;
     megalabel::ChunkedWeights level{span(child_starts),
-                                    span(chunk_starts),
+                                    span(section_starts),
                                     span(row_features),
                                     span(row_starts),
+                                    span(block_starts),
+                                    block_bits,
                                     {},
                                     {},
                                     span(scales),
                                     width};
-    if (!hold<std::uint16_t, std::uint16_t>(children, level.entry_children) &&
-        !hold<std::int32_t, std::uint32_t>(children, level.entry_children))
-        throw std::invalid_argument("children must be uint16 or int32");
+    if (!hold<std::uint8_t, std::uint8_t>(gaps, level.entry_gaps) &&
+        !hold<std::uint16_t, std::uint16_t>(gaps, level.entry_gaps))
+        throw std::invalid_argument("gaps must be uint8 or uint16");
     if (!hold<float, float>(weights, level.entry_weights) &&
         !hold<std::uint16_t, megalabel::Half>(weights, level.entry_weights) &&
         !hold<std::int8_t, std::int8_t>(weights, level.entry_weights))
@@ -184,25 +187,25 @@ megalabel::Queries queries_of(const In2<float>& rows, float bias) {
     return {{{}, {}, {}, rows.shape(1)}, {rows.data(), rows.size()}, rows.shape(0), bias};
 }
 
-template <class Weight>
-nb::tuple built_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<Weight> values,
+// `Weight` is what an entry keeps, `Shown` what NumPy sees it as.
+template <class Weight, class Shown>
+nb::tuple build_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<float> values,
                        std::size_t width, In<std::int64_t> child_starts) {
-    using Held = std::conditional_t<std::is_same_v<Weight, std::uint16_t>, megalabel::Half, Weight>;
     auto built = without_gil([&] {
-        return megalabel::build_chunks<Held>(
-            span(starts), span(columns),
-            {reinterpret_cast<const Held*>(values.data()), values.shape(0)}, width,
-            span(child_starts));
+        return megalabel::build_chunks<Weight>(span(starts), span(columns), span(values), width,
+                                               span(child_starts));
     });
-    nb::object children = built.wide_children.empty()
-                              ? nb::cast(to_numpy(std::move(built.narrow_children)))
-                              : nb::cast(to_numpy(std::move(built.wide_children)));
-    auto* weights = new std::vector<Held>(std::move(built.weights));
-    nb::capsule owner(weights, [](void* p) noexcept { delete static_cast<std::vector<Held>*>(p); });
+    nb::object gaps = built.wide_gaps.empty() ? nb::cast(to_numpy(std::move(built.narrow_gaps)))
+                                              : nb::cast(to_numpy(std::move(built.wide_gaps)));
+    auto* weights = new std::vector<Weight>(std::move(built.weights));
+    nb::capsule owner(weights,
+                      [](void* p) noexcept { delete static_cast<std::vector<Weight>*>(p); });
     return nb::make_tuple(
-        to_numpy(std::move(built.chunk_starts)), to_numpy(std::move(built.row_features)),
-        to_numpy(std::move(built.row_starts)), children,
-        Out<Weight>(reinterpret_cast<Weight*>(weights->data()), {weights->size()}, owner));
+        to_numpy(std::move(built.section_starts)), to_numpy(std::move(built.row_features)),
+        to_numpy(std::move(built.row_starts)), to_numpy(std::move(built.block_starts)),
+        built.block_bits, gaps,
+        Out<Shown>(reinterpret_cast<Shown*>(weights->data()), {weights->size()}, owner),
+        to_numpy(std::move(built.scales)));
 }
 
 template <class Rows>
@@ -482,14 +485,13 @@ NB_MODULE(_native, m) {
         "starts"_a, "columns"_a, "values"_a, "width"_a, "row_starts"_a, "rows"_a, "label_starts"_a,
         "positive_starts"_a, "positives"_a, "positive_costs"_a, "negative_costs"_a, "factors"_a,
         "logistic"_a, "eps"_a, "bias"_a, "prune"_a);
-    // --- chunked weights and trees (chunks.hpp, beam.hpp)
     // --- chunked weights and trees (chunks.hpp, chunk_scores.hpp, beam.hpp)
-    m.def("build_chunks", &built_chunks<float>, "starts"_a, "columns"_a,
-          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
-    m.def("build_chunks", &built_chunks<std::uint16_t>, "starts"_a, "columns"_a,
-          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
-    m.def("build_chunks", &built_chunks<std::int8_t>, "starts"_a, "columns"_a,
-          nb::arg("values").noconvert(), "width"_a, "child_starts"_a);
+    m.def("build_chunks_float32", &build_chunks<float, float>, "starts"_a, "columns"_a, "values"_a,
+          "width"_a, "child_starts"_a);
+    m.def("build_chunks_float16", &build_chunks<megalabel::Half, std::uint16_t>, "starts"_a,
+          "columns"_a, "values"_a, "width"_a, "child_starts"_a);
+    m.def("build_chunks_int8", &build_chunks<std::int8_t, std::int8_t>, "starts"_a, "columns"_a,
+          "values"_a, "width"_a, "child_starts"_a);
     m.def("score_pairs", &score_pairs<SparseArrays>);
     m.def("score_pairs", &score_pairs<In2<float>>);
     m.def("beam_search", &beam_search<SparseArrays>);

@@ -77,25 +77,26 @@ struct Queries {
 
 // Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
 // outside the entries or an entry belongs to none of the children.
-template <class Child, class Weight>
-bool add_rows(const std::int64_t* row_starts, const Child* children, const Weight* weights,
-              std::size_t entries, const std::uint32_t* rows, const float* values,
+template <class Gap, class Weight>
+bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<const Gap> gaps,
+              std::span<const Weight> weights, const std::uint32_t* rows, const float* values,
               std::size_t count, float* sums, std::size_t sums_count) {
     constexpr std::size_t ahead = 8;  // rows are short and far apart: fetch those to come
     for (std::size_t h = 0; h < count; ++h) {
         if (h + ahead < count) {
-            const std::int64_t next = row_starts[rows[h + ahead]];
+            const std::size_t next = level.row_start(first_row + rows[h + ahead]);
             // Fetching from anywhere is harmless.
-            __builtin_prefetch(children + next);
-            __builtin_prefetch(weights + next);
+            __builtin_prefetch(gaps.data() + next);
+            __builtin_prefetch(weights.data() + next);
         }
-        const auto begin = static_cast<std::size_t>(row_starts[rows[h]]);
-        const auto end = static_cast<std::size_t>(row_starts[rows[h] + 1]);
-        if (begin > end || end > entries) [[unlikely]]
+        const std::size_t begin = level.row_start(first_row + rows[h]);
+        const std::size_t end = level.row_start(first_row + rows[h] + 1);
+        if (begin > end || end > gaps.size()) [[unlikely]]
             return false;
         const float value = values[h];
+        std::size_t child = 0;
         for (std::size_t e = begin; e < end; ++e) {
-            const std::size_t child = children[e];
+            child += gaps[e];
             if (child >= sums_count) [[unlikely]]
                 return false;
             const float product = value * widen(weights[e]);
@@ -208,12 +209,12 @@ class SpreadQuery {
     std::span<const std::int32_t> columns_;
 };
 
-// -1 where there are none; what is negative counts as very large.
-MEGALABEL_CLONES inline std::int64_t largest_feature(const std::int32_t* features, std::size_t n) {
-    std::uint32_t largest = 0;
-    for (std::size_t i = 0; i < n; ++i)
-        largest = std::max(largest, static_cast<std::uint32_t>(features[i]));
-    return n == 0 ? -1 : static_cast<std::int64_t>(largest);
+// 0 where there are none.
+MEGALABEL_CLONES inline std::uint16_t largest_feature(const std::uint16_t* features,
+                                                      std::size_t n) {
+    std::uint16_t largest = 0;
+    for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, features[i]);
+    return largest;
 }
 
 // Scores the children of one parent for one query after the other.
@@ -222,11 +223,11 @@ class ParentScorer {
     ParentScorer(const ChunkedWeights& weights, std::size_t parent, const Queries& queries,
                  ScoreScratch& scratch)
         : weights_(weights), chunk_(weights.chunk(parent)), queries_(queries), scratch_(scratch) {
-        auto features = weights.row_features.subspan(chunk_.first_row, chunk_.rows);
-        features_ = features.data();
-        // The bias has the highest number, so its row can only be the last.
+        features_ = weights.row_features.data() + chunk_.first_row;
+        // The bias has the highest number, so its row can only be the last of the last section.
         feature_rows_ = chunk_.rows;
-        if (!features.empty() && features.back() == static_cast<std::int32_t>(weights.width)) {
+        const auto [begin, end, base] = section(weights.sections() - 1);
+        if (begin < end && base + features_[end - 1] == weights.width) {
             --feature_rows_;
             has_bias_ = queries.bias != 0;
         }
@@ -234,8 +235,7 @@ class ParentScorer {
     }
     ~ParentScorer() {
         if (mapped_)
-            for (std::size_t r = 0; r < feature_rows_; ++r)
-                scratch_.row_of[static_cast<std::size_t>(features_[r])] = -1;
+            for_features([&](std::size_t, std::size_t feature) { scratch_.row_of[feature] = -1; });
     }
     ParentScorer(const ParentScorer&) = delete;
     ParentScorer& operator=(const ParentScorer&) = delete;
@@ -280,9 +280,31 @@ class ParentScorer {
         return 4 + 4 * static_cast<std::size_t>(std::bit_width(chunk_.rows / (nonzeros + 1)));
     }
 
-    // Before a feature is used as a position.
-    void check_features() {
-        if (largest_feature(features_, feature_rows_) >= static_cast<std::int64_t>(weights_.width))
+    struct Section {
+        std::size_t begin, end;  // rows of the chunk
+        std::size_t base;        // what is added to their features
+    };
+    Section section(std::size_t number) const {
+        const auto* starts = chunk_.section_starts.data() + number;
+        return {
+            static_cast<std::size_t>(starts[0] - chunk_.section_starts[0]),
+            std::min(feature_rows_, static_cast<std::size_t>(starts[1] - chunk_.section_starts[0])),
+            number * section_features};
+    }
+
+    // Calls visit(row, feature) for all rows but that of the bias.
+    template <class Visit>
+    void for_features(Visit&& visit) const {
+        for (std::size_t s = 0; s < weights_.sections(); ++s) {
+            const auto [begin, end, base] = section(s);
+            for (std::size_t r = begin; r < end; ++r) visit(r, base + features_[r]);
+        }
+    }
+
+    // Before a feature is used as a position. Only the last section can lie outside in part.
+    void check_features() const {
+        const auto [begin, end, base] = section(weights_.sections() - 1);
+        if (begin < end && base + largest_feature(features_ + begin, end - begin) >= weights_.width)
             throw std::invalid_argument("a weight belongs to a feature outside the width of " +
                                         std::to_string(weights_.width));
     }
@@ -292,8 +314,9 @@ class ParentScorer {
         auto& row_of = scratch_.row_of;
         if (row_of.size() <= weights_.width) row_of.resize(weights_.width + 1, -1);
         mapped_ = true;
-        for (std::size_t r = 0; r < feature_rows_; ++r)
-            row_of[static_cast<std::size_t>(features_[r])] = static_cast<std::int32_t>(r);
+        for_features([&](std::size_t row, std::size_t feature) {
+            row_of[feature] = static_cast<std::int32_t>(row);
+        });
     }
 
     // Writes the chunk out as a table: all children of a row are then added at once. Figures are
@@ -310,17 +333,21 @@ class ParentScorer {
         if (by_entry < by_table) return;
         scratch_.table.assign(cells, 0.0f);
         std::visit(
-            [&](auto children, auto weights) {
+            [&](auto gaps, auto weights) {
+                std::size_t from, to = begin;
                 for (std::size_t r = 0; r < chunk_.rows; ++r) {
-                    const auto [from, to] = weights_.row(chunk_.first_row + r);
+                    from = std::exchange(to, weights_.row_start(chunk_.first_row + r + 1));
+                    if (to < from || to > end) throw_entry();
                     float* row = scratch_.table.data() + r * stride_;
+                    std::size_t child = 0;
                     for (std::size_t e = from; e < to; ++e) {
-                        if (children[e] >= chunk_.children) throw_entry();
-                        row[children[e]] = widen(weights[e]);
+                        child += gaps[e];
+                        if (child >= chunk_.children) throw_entry();
+                        row[child] = widen(weights[e]);
                     }
                 }
             },
-            weights_.entry_children, weights_.entry_weights);
+            weights_.entry_gaps, weights_.entry_weights);
         written_out_ = true;
     }
 
@@ -330,10 +357,9 @@ class ParentScorer {
         check_features();
         auto& hits = scratch_.hits;
         hits.start(chunk_.rows + 1);
-        for (std::size_t r = 0; r < feature_rows_; ++r) {
-            const float value = query[features_[r]];
-            hits.add(r, value, value != 0);
-        }
+        for_features([&](std::size_t row, std::size_t feature) {
+            hits.add(row, query[feature], query[feature] != 0);
+        });
     }
 
     void look_up(std::size_t i) {
@@ -351,27 +377,34 @@ class ParentScorer {
         auto& hits = scratch_.hits;
         auto [columns, values] = queries_.row(i);
         hits.start(columns.size() + 2);
-        std::size_t at = 0;
-        for (std::size_t p = 0; p < columns.size() && at < feature_rows_; ++p) {
-            std::size_t step = 1;
-            while (at + step < feature_rows_ && features_[at + step] < columns[p]) step *= 2;
-            const std::int32_t* begin = features_ + at + step / 2;
-            const std::int32_t* end = features_ + std::min(feature_rows_, at + step + 1);
-            at = static_cast<std::size_t>(std::lower_bound(begin, end, columns[p]) - features_);
-            if (at < feature_rows_ && features_[at] == columns[p]) hits.add(at, values[p], true);
+        std::size_t p = 0;
+        for (std::size_t s = 0; s < weights_.sections(); ++s) {
+            auto [at, end, base] = section(s);
+            for (; p < columns.size() && at < end; ++p) {
+                const std::size_t wanted = static_cast<std::size_t>(columns[p]) - base;
+                if (wanted >= section_features) break;
+                std::size_t step = 1;
+                while (at + step < end && features_[at + step] < wanted) step *= 2;
+                const std::uint16_t* from = features_ + at + step / 2;
+                const std::uint16_t* to = features_ + std::min(end, at + step + 1);
+                at = static_cast<std::size_t>(std::lower_bound(from, to, wanted) - features_);
+                if (at < end && features_[at] == wanted) hits.add(at, values[p], true);
+            }
+            while (p < columns.size() &&
+                   static_cast<std::size_t>(columns[p]) < base + section_features)
+                ++p;
         }
     }
 
     void add_entries() {
         const auto& hits = scratch_.hits;
         const bool inside = std::visit(
-            [&](auto children, auto weights) {
-                return add_rows(weights_.row_starts.data() + chunk_.first_row, children.data(),
-                                weights.data(), children.size(), hits.rows.data(),
+            [&](auto gaps, auto weights) {
+                return add_rows(weights_, chunk_.first_row, gaps, weights, hits.rows.data(),
                                 hits.values.data(), hits.count, scratch_.sums.data(),
                                 chunk_.children);
             },
-            weights_.entry_children, weights_.entry_weights);
+            weights_.entry_gaps, weights_.entry_weights);
         if (!inside) throw_entry();
     }
 
@@ -381,7 +414,7 @@ class ParentScorer {
     const Chunk chunk_;
     const Queries& queries_;
     ScoreScratch& scratch_;
-    const std::int32_t* features_;
+    const std::uint16_t* features_;
     std::size_t feature_rows_;  // all but that of the bias
     std::size_t stride_;
     bool has_bias_ = false, mapped_ = false, written_out_ = false;

@@ -1,17 +1,26 @@
-// The weights of one level of a tree, stored by parent.
+// The weights of one level of a tree, stored by parent, in few bytes.
 //
 // A parent's chunk is a small sparse matrix: its rows are the features that any of its children
 // uses, rising, the bias last; the entries of a row name a child (by its place among its siblings)
 // and a weight. A query is intersected with the rows once for all siblings.
+//
+// Features are kept in 16 bits: those of a chunk fall into sections of 65,536 by number, and it is
+// known where the rows of each section begin. Where the entries of a row begin is kept in 16 bits
+// past the start of its block, some rows that follow each other; a child as its distance from the
+// one before it in the row, entries of weight zero bridging what is too far for the distance's
+// bits.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -38,17 +47,22 @@ inline float widen(Half weight) {
     throw std::invalid_argument("a weight lies outside the arrays or belongs to no child");
 }
 
+inline constexpr std::size_t section_features = std::size_t{1} << 16;
+
 struct Chunk {
     std::size_t first_child, children;
     std::size_t first_row, rows;
+    std::span<const std::int64_t> section_starts;  // the rows of each section, and the end
 };
 
 struct ChunkedWeights {
-    std::span<const std::int64_t> child_starts;  // one more than there are parents
-    std::span<const std::int64_t> chunk_starts;  // likewise: the rows of each chunk
-    std::span<const std::int32_t> row_features;
-    std::span<const std::int64_t> row_starts;  // one more than there are rows
-    std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>> entry_children;
+    std::span<const std::int64_t> child_starts;    // one more than there are parents
+    std::span<const std::int64_t> section_starts;  // of every parent in turn, and the end
+    std::span<const std::uint16_t> row_features;   // within the section
+    std::span<const std::uint16_t> row_starts;     // past the block's; one more than there are rows
+    std::span<const std::int64_t> block_starts;
+    std::size_t block_bits;  // a block is 2^block_bits rows
+    std::variant<std::span<const std::uint8_t>, std::span<const std::uint16_t>> entry_gaps;
     std::variant<std::span<const float>, std::span<const Half>, std::span<const std::int8_t>>
         entry_weights;
     std::span<const float> scales;  // of each node, for whole numbers; otherwise empty
@@ -56,16 +70,19 @@ struct ChunkedWeights {
 
     std::size_t parents() const { return child_starts.size() - 1; }
     std::size_t nodes() const { return static_cast<std::size_t>(child_starts.back()); }
+    std::size_t sections() const { return width / section_features + 1; }
     std::size_t entries() const {
-        return std::visit([](auto children) { return children.size(); }, entry_children);
+        return std::visit([](auto gaps) { return gaps.size(); }, entry_gaps);
     }
 
     // What holds for the arrays as a whole; `chunk` and `row` check what they read.
     void check() const {
-        if (child_starts.empty() || child_starts.size() != chunk_starts.size())
-            throw std::invalid_argument("child starts and chunk starts differ in length");
+        if (child_starts.empty() || section_starts.size() != parents() * sections() + 1)
+            throw std::invalid_argument("child starts and section starts do not fit each other");
         if (row_starts.size() != row_features.size() + 1)
             throw std::invalid_argument("row starts and row features differ in length");
+        if (block_bits > 16 || block_starts.size() != (row_features.size() >> block_bits) + 1)
+            throw std::invalid_argument("block starts do not fit the rows");
         if (entries() != std::visit([](auto w) { return w.size(); }, entry_weights))
             throw std::invalid_argument("the children and weights of entries differ in length");
         if (child_starts.back() < 0 || child_starts.back() > 0x7fffffff)
@@ -77,19 +94,25 @@ struct ChunkedWeights {
 
     Chunk chunk(std::size_t parent) const {
         const std::int64_t child = child_starts[parent], child_end = child_starts[parent + 1];
-        const std::int64_t row = chunk_starts[parent], row_end = chunk_starts[parent + 1];
-        if (child < 0 || child_end < child || child_end > child_starts.back() || row < 0 ||
-            row_end < row || static_cast<std::size_t>(row_end) > row_features.size())
+        const auto rows = section_starts.subspan(parent * sections(), sections() + 1);
+        if (child < 0 || child_end < child || child_end > child_starts.back() || rows.front() < 0 ||
+            static_cast<std::size_t>(rows.back()) > row_features.size() ||
+            !std::is_sorted(rows.begin(), rows.end()))
             throw std::invalid_argument("chunk " + std::to_string(parent) +
                                         " lies outside the arrays");
         return {static_cast<std::size_t>(child), static_cast<std::size_t>(child_end - child),
-                static_cast<std::size_t>(row), static_cast<std::size_t>(row_end - row)};
+                static_cast<std::size_t>(rows.front()),
+                static_cast<std::size_t>(rows.back() - rows.front()), rows};
+    }
+
+    // Where the entries of a row begin. Not checked: `row` does that.
+    std::size_t row_start(std::size_t row) const {
+        return static_cast<std::size_t>(block_starts[row >> block_bits]) + row_starts[row];
     }
 
     // Where the entries of a row begin and end.
     std::pair<std::size_t, std::size_t> row(std::size_t row) const {
-        const auto begin = static_cast<std::size_t>(row_starts[row]);
-        const auto end = static_cast<std::size_t>(row_starts[row + 1]);
+        const std::size_t begin = row_start(row), end = row_start(row + 1);
         if (begin > end || end > entries()) [[unlikely]]
             throw_entry();
         return {begin, end};
@@ -98,27 +121,66 @@ struct ChunkedWeights {
 
 // --- building
 
+inline void narrow(float value, float, float& out) { out = value; }
+inline void narrow(float value, float scale, std::int8_t& out) {
+    const float whole = scale > 0 ? std::nearbyint(value / scale) : 0;
+    out = static_cast<std::int8_t>(std::clamp(whole, -127.0f, 127.0f));
+}
+inline void narrow(float value, float, Half& out) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+    std::uint32_t magnitude = bits & 0x7fffffff;
+    if (magnitude >= 0x47800000) {  // 65,536 and more, and what is not a number
+        out.bits = sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00);
+    } else if (magnitude < 0x38800000) {
+        // Below the smallest normal number: adding 1/2 leaves the last bits it has as a half.
+        const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+        out.bits = static_cast<std::uint16_t>(
+            sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
+    } else {  // to the nearest, ties to even
+        magnitude += 0xfff + (magnitude >> 13 & 1);
+        out.bits = static_cast<std::uint16_t>(sign | (magnitude - 0x38000000) >> 13);
+    }
+}
+
 template <class Weight>
 struct BuiltChunks {
-    std::vector<std::int64_t> chunk_starts;
-    std::vector<std::int32_t> row_features;
-    std::vector<std::int64_t> row_starts;
-    std::vector<std::uint16_t> narrow_children;  // of entries, where no parent has over 65,536
-    std::vector<std::uint32_t> wide_children;    // otherwise
+    std::vector<std::int64_t> section_starts;
+    std::vector<std::uint16_t> row_features;
+    std::vector<std::uint16_t> row_starts;
+    std::vector<std::int64_t> block_starts;
+    std::size_t block_bits = 6;
+    std::vector<std::uint8_t> narrow_gaps;  // whichever of the two takes fewer bytes
+    std::vector<std::uint16_t> wide_gaps;
     std::vector<Weight> weights;
+    std::vector<float> scales;
+
+    // Keeps where rows begin in 16 bits: in the largest blocks for which that is enough.
+    void set_row_starts(const std::vector<std::int64_t>& starts) {
+        auto base = [&](std::size_t row) { return starts[row >> block_bits << block_bits]; };
+        for (std::size_t row = 0; row < starts.size(); ++row)
+            while (starts[row] - base(row) > 0xffff) --block_bits;
+        row_starts.resize(starts.size());
+        for (std::size_t row = 0; row < starts.size(); ++row) {
+            row_starts[row] = static_cast<std::uint16_t>(starts[row] - base(row));
+            if (row == row >> block_bits << block_bits) block_starts.push_back(starts[row]);
+        }
+    }
 };
 
-// Chunks from the weights of all nodes, a row a node with rising columns; zeros are left out. The
-// work is cut into stripes: some neighbouring features of one parent, so that a parent with very
-// many children is many pieces.
+// Chunks from the weights of all nodes, a row a node with rising columns; what comes to zero as a
+// Weight is left out. The work is cut into stripes: some neighbouring features of one parent, so
+// that a parent with very many children is many pieces.
 template <class Weight>
 BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
                                  std::span<const std::int32_t> columns,
-                                 std::span<const Weight> values, std::size_t columns_count,
+                                 std::span<const float> values, std::size_t columns_count,
                                  std::span<const std::int64_t> child_starts) {
     constexpr std::size_t stripe_entries = std::size_t{1} << 21;
     if (columns.size() != values.size())
         throw std::invalid_argument("columns and values differ in length");
+    if (columns_count == 0 || columns_count > 0x7fffffff)
+        throw std::invalid_argument("the number of columns is outside 31 bits");
     if (starts.empty() || child_starts.empty() || child_starts.front() != 0 ||
         static_cast<std::size_t>(child_starts.back()) != starts.size() - 1 ||
         !std::is_sorted(child_starts.begin(), child_starts.end()))
@@ -127,112 +189,152 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
         !std::is_sorted(starts.begin(), starts.end()))
         throw std::invalid_argument("row starts must rise from 0 to the number of entries");
 
+    BuiltChunks<Weight> built;
+    if constexpr (std::is_same_v<Weight, std::int8_t>) {
+        built.scales.assign(starts.size() - 1, 0);
+        for (std::size_t node = 0; node + 1 < starts.size(); ++node)
+            for (auto e = starts[node]; e < starts[node + 1]; ++e)
+                built.scales[node] =
+                    std::max(built.scales[node], std::abs(values[static_cast<std::size_t>(e)]));
+        for (float& scale : built.scales) scale /= 127;
+    }
+
     struct Stripe {
-        std::size_t parent;
-        std::int32_t begin, end;  // features
+        std::size_t parent, section;
+        std::size_t begin, end;  // features
         std::size_t rows = 0, entries = 0;
     };
     std::vector<Stripe> stripes;
     const std::size_t parents = child_starts.size() - 1;
+    const std::size_t sections = (columns_count - 1) / section_features + 1;
     std::int64_t most_children = 0;
     for (std::size_t p = 0; p < parents; ++p) {
         const std::int64_t from = child_starts[p], to = child_starts[p + 1];
         most_children = std::max(most_children, to - from);
         const auto entries = static_cast<std::size_t>(starts[static_cast<std::size_t>(to)] -
                                                       starts[static_cast<std::size_t>(from)]);
-        const std::size_t cuts = std::min(columns_count, entries / stripe_entries + 1);
-        for (std::size_t s = 0; s < cuts; ++s)
-            stripes.push_back({p, static_cast<std::int32_t>(columns_count * s / cuts),
-                               static_cast<std::int32_t>(columns_count * (s + 1) / cuts)});
+        for (std::size_t section = 0; section < sections; ++section) {
+            const std::size_t first = section * section_features;
+            const std::size_t size = std::min(section_features, columns_count - first);
+            const std::size_t cuts = std::min(size, entries / sections / stripe_entries + 1);
+            for (std::size_t s = 0; s < cuts; ++s)
+                stripes.push_back(
+                    {p, section, first + size * s / cuts, first + size * (s + 1) / cuts});
+        }
     }
 
-    // Calls visit(child's place, feature, position) for the entries of a stripe, node by node.
+    // Calls visit(child's place, feature, weight) for the entries of a stripe, node by node.
     auto for_entries = [&](const Stripe& stripe, auto&& visit) {
         const auto first = static_cast<std::size_t>(child_starts[stripe.parent]);
         const auto last = static_cast<std::size_t>(child_starts[stripe.parent + 1]);
+        const auto lowest = static_cast<std::int32_t>(stripe.begin);
         for (std::size_t node = first; node < last; ++node) {
             auto begin = columns.begin() + starts[node], end = columns.begin() + starts[node + 1];
-            if (stripe.begin > 0) begin = std::lower_bound(begin, end, stripe.begin);
-            for (; begin != end && *begin < stripe.end; ++begin) {
-                if (*begin < stripe.begin)
+            if (lowest > 0) begin = std::lower_bound(begin, end, lowest);
+            for (; begin != end && static_cast<std::size_t>(*begin) < stripe.end; ++begin) {
+                if (*begin < lowest)
                     throw std::invalid_argument("columns must be sorted and not negative");
-                const auto position = static_cast<std::size_t>(begin - columns.begin());
-                if (widen(values[position]) != 0) visit(node - first, *begin, position);
+                Weight weight;
+                narrow(values[static_cast<std::size_t>(begin - columns.begin())],
+                       built.scales.empty() ? 1 : built.scales[node], weight);
+                if (widen(weight) != 0)
+                    visit(node - first, static_cast<std::size_t>(*begin), weight);
             }
-            if (begin != end && stripe.end == static_cast<std::int32_t>(columns_count))
+            if (begin != end && stripe.end == columns_count)
                 throw std::invalid_argument("a column is outside the width");
         }
     };
     struct Scratch {
-        std::vector<std::uint32_t> counts;  // of every feature; all zero between stripes
-        std::vector<std::int32_t> features;
+        std::vector<std::size_t> counts;  // of every feature; all zero between stripes
+        std::vector<std::uint32_t> last;  // child of a feature
+        std::vector<std::uint32_t> features;
     };
-    auto count = [&](const Stripe& stripe, Scratch& scratch) {
+    // Counts the entries of every feature that occurs, with those that bridge gaps over `most`.
+    auto count = [&](const Stripe& stripe, std::size_t most, Scratch& scratch) {
         scratch.counts.resize(columns_count);
+        scratch.last.resize(columns_count);
         scratch.features.clear();
-        for_entries(stripe, [&](std::size_t, std::int32_t feature, std::size_t) {
-            if (scratch.counts[static_cast<std::size_t>(feature)]++ == 0)
-                scratch.features.push_back(feature);
+        for_entries(stripe, [&](std::size_t child, std::size_t feature, Weight) {
+            if (scratch.counts[feature] == 0) {
+                scratch.features.push_back(static_cast<std::uint32_t>(feature));
+                scratch.last[feature] = 0;
+            }
+            const std::size_t gap = child - scratch.last[feature];
+            scratch.counts[feature] += 1 + (gap > most ? (gap - 1) / most : 0);
+            scratch.last[feature] = static_cast<std::uint32_t>(child);
         });
     };
     ScratchPool<Scratch> pool;
-    parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
-        pool.with([&](Scratch& scratch) {
-            count(stripes[s], scratch);
-            stripes[s].rows = scratch.features.size();
-            for (auto feature : scratch.features)
-                stripes[s].entries +=
-                    std::exchange(scratch.counts[static_cast<std::size_t>(feature)], 0);
+    auto count_all = [&](std::size_t most) {
+        std::atomic<std::size_t> total{0};
+        parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
+            pool.with([&](Scratch& scratch) {
+                count(stripes[s], most, scratch);
+                stripes[s].rows = scratch.features.size();
+                stripes[s].entries = 0;
+                for (auto feature : scratch.features)
+                    stripes[s].entries += std::exchange(scratch.counts[feature], 0);
+                total += stripes[s].entries;
+            });
         });
-    });
+        return total.load();
+    };
+    std::size_t most = 0xff, entries = count_all(most);
+    if (most_children > 256) {
+        const std::size_t wide = count_all(0xffff);
+        if (wide * (2 + sizeof(Weight)) < entries * (1 + sizeof(Weight)))
+            most = 0xffff;
+        else
+            count_all(most);
+    }
 
-    BuiltChunks<Weight> built;
-    built.chunk_starts.assign(parents + 1, 0);
-    std::size_t rows = 0, entries = 0;
+    built.section_starts.assign(parents * sections + 1, 0);
+    std::size_t rows = 0;
+    entries = 0;
     for (Stripe& stripe : stripes) {  // from here on: where a stripe's rows and entries begin
         rows += std::exchange(stripe.rows, rows);
         entries += std::exchange(stripe.entries, entries);
-        built.chunk_starts[stripe.parent + 1] = static_cast<std::int64_t>(rows);
+        built.section_starts[stripe.parent * sections + stripe.section + 1] =
+            static_cast<std::int64_t>(rows);
     }
-    for (std::size_t p = 0; p < parents; ++p)
-        built.chunk_starts[p + 1] = std::max(built.chunk_starts[p], built.chunk_starts[p + 1]);
     built.row_features.resize(rows);
-    built.row_starts.resize(rows + 1);
-    built.row_starts[rows] = static_cast<std::int64_t>(entries);
     built.weights.resize(entries);
-    auto fill = [&](auto& children) {
-        children.resize(entries);
+    std::vector<std::int64_t> row_starts(rows + 1, static_cast<std::int64_t>(entries));
+    auto fill = [&](auto& gaps) {
+        using Gap = std::decay_t<decltype(gaps)>::value_type;
+        gaps.resize(entries);
         parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
             pool.with([&](Scratch& scratch) {
                 const Stripe& stripe = stripes[s];
-                count(stripe, scratch);
+                count(stripe, most, scratch);
                 std::sort(scratch.features.begin(), scratch.features.end());
                 std::size_t row = stripe.rows, entry = stripe.entries;
                 for (auto feature : scratch.features) {
-                    built.row_features[row] = feature;
-                    built.row_starts[row++] = static_cast<std::int64_t>(entry);
-                    // From counts to places relative to the stripe's first entry.
-                    auto& place = scratch.counts[static_cast<std::size_t>(feature)];
-                    entry +=
-                        std::exchange(place, static_cast<std::uint32_t>(entry - stripe.entries));
+                    built.row_features[row] =
+                        static_cast<std::uint16_t>(feature % section_features);
+                    row_starts[row++] = static_cast<std::int64_t>(entry);
+                    // From counts to places; the last child is found anew.
+                    entry += std::exchange(scratch.counts[feature], entry);
+                    scratch.last[feature] = 0;
                 }
-                for_entries(stripe, [&](std::size_t child, std::int32_t feature,
-                                        std::size_t position) {
-                    const std::size_t place =
-                        stripe.entries + scratch.counts[static_cast<std::size_t>(feature)]++;
-                    children[place] =
-                        static_cast<typename std::decay_t<decltype(children)>::value_type>(child);
-                    built.weights[place] = values[position];
+                for_entries(stripe, [&](std::size_t child, std::size_t feature, Weight weight) {
+                    std::size_t& place = scratch.counts[feature];
+                    std::size_t gap = child - scratch.last[feature];
+                    for (; gap > most; gap -= most)  // the weight there is zero
+                        gaps[place++] = static_cast<Gap>(most);
+                    gaps[place] = static_cast<Gap>(gap);
+                    built.weights[place++] = weight;
+                    scratch.last[feature] = static_cast<std::uint32_t>(child);
                 });
-                for (auto feature : scratch.features)
-                    scratch.counts[static_cast<std::size_t>(feature)] = 0;
+                for (auto feature : scratch.features) scratch.counts[feature] = 0;
             });
         });
     };
-    if (most_children <= 65536)
-        fill(built.narrow_children);
+    if (most == 0xff)
+        fill(built.narrow_gaps);
     else
-        fill(built.wide_children);
+        fill(built.wide_gaps);
+    built.set_row_starts(row_starts);
     return built;
 }
 

@@ -161,7 +161,6 @@ def test_weights_come_back(precision, children):
     weights = cleared(matrix(children + 5, 41, 0.05, rng), 1, 2)
     level = ChunkedWeights.build(weights, [0, children, children, children + 5], precision)
     assert level.precision == precision
-    assert level.entry_children_.dtype == (np.uint16 if children < 65536 else np.int32)
     assert (level.n_parents, level.n_nodes, level.n_features_) == (3, children + 5, 40)
     back, error = level.to_csr(), abs(level.to_csr() - weights).toarray()
     if precision == "float32":
@@ -174,6 +173,40 @@ def test_weights_come_back(precision, children):
     found = level.scores(X, np.arange(20), np.zeros(20))
     expected = margins(back, X, 1.0)[:, :children]
     np.testing.assert_allclose(found.reshape(20, -1), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("nodes", "width", "density", "gaps"),
+    [
+        (300, 65535, 0.002, np.uint8),  # the bias is the last of one section
+        (300, 65536, 0.002, np.uint8),  # and alone in another
+        (40, 200_000, 0.002, np.uint8),
+        (100_000, 30, 0.001, np.uint16),  # children are far apart
+        (70_000, 30, 0.00002, np.uint16),  # and farther than 16 bits reach
+        (3000, 100, 0.01, np.uint8),
+        (66_000, 3, 1.0, np.uint8),  # rows too long for blocks
+    ],
+)
+def test_few_bits_are_enough_for_many_features_and_children(
+    precision, nodes, width, density, gaps
+):
+    rng = np.random.default_rng(nodes)
+    ends = csr_matrix(([2.0, 2.0], ([0, nodes - 1], [width, width])), (nodes, width + 1))
+    weights = csr_matrix(matrix(nodes, width + 1, density, rng) + ends, dtype=np.float32)
+    for starts in ([0, nodes], [0, nodes // 3, nodes]):
+        level = ChunkedWeights.build(weights, starts, precision)
+        assert level.entry_gaps_.dtype == gaps
+        back = level.to_csr()
+        if precision == "float32":
+            assert (back != weights).nnz == 0
+        X = matrix(4, width, min(1, max(0.01, 5 / width)), rng)
+        parents = np.arange(len(starts) - 1)
+        for rows in ([0], [0, 1, 2, 3]):
+            asked = np.repeat(rows, len(parents))
+            found = level.scores(X, asked, np.tile(parents, len(rows)))
+            expected = X[rows] @ back[:, :-1].T + back[:, -1].T.toarray()
+            np.testing.assert_allclose(found.reshape(len(rows), -1), expected, atol=1e-4)
 
 
 def test_float16_is_read_without_help_of_the_processor():
@@ -373,10 +406,13 @@ def test_restored_from_its_learned_arrays(precision):
 @given(st.data())
 def test_damaged_arrays_give_an_error_or_an_answer(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 20)))
-    levels, labels = random_tree(rng, depth=2, width=12)
+    width = data.draw(st.sampled_from([12, 70_000]))
+    levels, labels = random_tree(rng, depth=2, width=width, density=4 / width)
     tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
     learned = deepcopy(tree[1].learned())
     names = [k for k, v in learned.items() if isinstance(v, np.ndarray) and v.size]
+    if data.draw(st.booleans()):
+        learned["block_bits_"] = data.draw(st.integers(0, 16))
     for _ in range(data.draw(st.integers(1, 3))):
         raw = learned[data.draw(st.sampled_from(names))]
         place = data.draw(st.integers(0, raw.size - 1))
@@ -386,7 +422,7 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
             raw[place] = data.draw(st.one_of(st.sampled_from([info.min, info.max]), near))
         else:
             raw[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
-    X = matrix(data.draw(st.sampled_from([1, 60])), 12, 0.5, rng)
+    X = matrix(data.draw(st.sampled_from([1, 60])), width, 6 / width, rng)
     X = data.draw(st.sampled_from([X, X.toarray()]))
     exact = data.draw(st.booleans())
     try:

@@ -25,28 +25,35 @@ PRECISIONS = ("float32", "float16", "int8")
 # Numbered as in native/beam.hpp.
 POSTPROCESSORS = ("l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "noop")
 NO_SCALES = np.zeros(0, np.float32)
+SECTION = 2**16  # as in native/chunks.hpp
 
 
 class ChunkedWeights(Component):
     """The weights of all nodes of a level, stored by parent for fast scoring.
 
     Parent p has the nodes `child_starts_[p]` to `child_starts_[p + 1]` of the level as its
-    children, and the rows `chunk_starts_[p]` to `chunk_starts_[p + 1]` as its chunk. Made by
-    `build`; `to_csr` gives the weights back. Scores do not depend on threads, on batches, or on
-    what the processor can do. All methods may be called from several threads.
+    children. Its chunk has a row for each feature that any of them uses, and a row an entry for
+    each child that uses it. Made by `build`; `to_csr` gives the weights back. Scores do not depend
+    on threads, on batches, or on what the processor can do. All methods may be called from several
+    threads.
 
     Attributes
     ----------
     n_features_ : int
         d, the number of features; the bias has the number d.
     child_starts_ : int64 array (parents + 1,)
-    chunk_starts_ : int64 array (parents + 1,)
-    row_features_ : int32 array (rows,)
-        The feature of each row, rising within a chunk.
-    row_starts_ : int64 array (rows + 1,)
-        The entries of each row.
-    entry_children_ : uint16 or int32 array (entries,)
-        The child of each entry, by its place among its siblings.
+    section_starts_ : int64 array (parents * sections + 1,)
+        The rows of each chunk, by sections of 65,536 features.
+    row_features_ : uint16 array (rows,)
+        The feature of each row, counted from the start of its section; rising within it.
+    row_starts_ : uint16 array (rows + 1,)
+        The first entry of each row, counted from that of its block of 2^`block_bits_` rows.
+    block_starts_ : int64 array
+        The first entry of each block.
+    block_bits_ : int
+    entry_gaps_ : uint8 or uint16 array (entries,)
+        The child of each entry, by its place among its siblings, counted from that of the entry
+        before it in the row. Entries of weight zero bridge gaps that are too wide for this.
     entry_weights_ : float32, float16 or int8 array (entries,)
     scales_ : float32 array (nodes,)
         What the weights of each node are multiplied with. Only for int8.
@@ -61,10 +68,12 @@ class ChunkedWeights(Component):
 
     n_features_: int
     child_starts_: np.ndarray
-    chunk_starts_: np.ndarray
+    section_starts_: np.ndarray
     row_features_: np.ndarray
     row_starts_: np.ndarray
-    entry_children_: np.ndarray
+    block_starts_: np.ndarray
+    block_bits_: int
+    entry_gaps_: np.ndarray
     entry_weights_: np.ndarray
     scales_: np.ndarray
 
@@ -99,21 +108,22 @@ class ChunkedWeights(Component):
                 f"weights are {weights.shape} but child_starts {starts.shape}"
                 f"{f' end at {starts[-1]}' if starts.ndim == 1 and len(starts) else ''}"
             )
-        values, scales = _rounded(weights, precision)
-        built = _native.build_chunks(
+        if precision == "float16":
+            largest = float(max(weights.data.max(initial=0), -weights.data.min(initial=0)))
+            if largest > float(np.finfo(np.float16).max):
+                raise DataError(f"a weight of {largest:g} is too large for float16")
+        *arrays, kept, scales = getattr(_native, f"build_chunks_{precision}")(
             weights.indptr.astype(np.int64, copy=False),
             weights.indices.astype(np.int32, copy=False),
-            values,
+            weights.data,
             weights.shape[1],
             starts,
         )
-        names = ("chunk_starts_", "row_features_", "row_starts_", "entry_children_")
-        learned: dict[str, Any] = dict(zip(names, built[:4], strict=True))
-        if learned["entry_children_"].dtype == np.uint32:
-            learned["entry_children_"] = learned["entry_children_"].view(np.int32)
-        learned["entry_weights_"] = built[4].view(precision)
+        names = ("section_starts_", "row_features_", "row_starts_", "block_starts_", "block_bits_")
+        learned: dict[str, Any] = dict(zip((*names, "entry_gaps_"), arrays, strict=True))
         learned |= {"n_features_": weights.shape[1] - 1, "child_starts_": starts}
-        if scales is not None:
+        learned["entry_weights_"] = kept.view(precision)
+        if precision == "int8":
             learned["scales_"] = scales
         level = cls()
         level.restore(learned)
@@ -140,20 +150,45 @@ class ChunkedWeights(Component):
     def to_csr(self) -> csr_matrix:
         """The weights as a matrix (nodes, features + 1), as given to `build` (zeros left out)."""
         self.check_fitted()
-        for name in ("child_starts_", "chunk_starts_", "row_starts_"):
-            starts = getattr(self, name)
-            if starts[0] != 0 or (np.diff(starts) < 0).any():
-                raise ValueError(f"{name} of ChunkedWeights must rise from 0")
-        row_counts = np.diff(self.row_starts_)
-        parents = np.repeat(np.arange(self.n_parents), np.diff(self.chunk_starts_))
-        nodes = np.repeat(self.child_starts_[parents], row_counts) + self.entry_children_
-        weights = self.entry_weights_.astype(np.float32)
-        if self.precision == "int8":
-            weights *= self.scales_[nodes]
+        nodes, features, weights = self.chunks(0, self.n_parents)
         shape = (self.n_nodes, self.n_features_ + 1)
-        matrix = csr_matrix((weights, (nodes, np.repeat(self.row_features_, row_counts))), shape)
+        matrix = csr_matrix((weights, (nodes, features)), shape)
         matrix.sort_indices()
         return matrix
+
+    def chunks(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The weights of the children of parents `first` to `last`, by rows of their chunks.
+
+        Returns
+        -------
+        nodes, features, weights : arrays (entries,)
+            The weight of the bias has the feature d.
+        """
+        self.check_fitted()
+        sections = self.n_features_ // SECTION + 1
+        bounds = np.asarray(self.section_starts_[first * sections : last * sections + 1])
+        rows = np.arange(bounds[0], bounds[-1] + 1)
+        starts = self.block_starts_[rows >> self.block_bits_] + self.row_starts_[rows]
+        children = np.asarray(self.child_starts_[first : last + 1])
+        for rising in (bounds, starts, children):
+            if rising[0] < 0 or (np.diff(rising) < 0).any():
+                raise ValueError("the starts of ChunkedWeights must rise")
+        in_section, in_row = np.diff(bounds), np.diff(starts)
+        base = SECTION * np.tile(np.arange(sections), last - first)
+        features = self.row_features_[rows[:-1]] + np.repeat(base, in_section)
+        parents = np.repeat(np.repeat(np.arange(last - first), sections), in_section)
+        entries = slice(starts[0], starts[-1])
+        # the place of a child is the sum of the gaps since its row began
+        ends = np.cumsum(self.entry_gaps_[entries], dtype=np.int64)
+        before = np.concatenate([[0], ends])[starts[:-1] - starts[0]]
+        nodes = ends + np.repeat(children[parents] - before, in_row)
+        weights = self.entry_weights_[entries].astype(np.float32)
+        if (nodes >= np.repeat(children[parents + 1], in_row)).any():
+            raise ValueError("entry_gaps_ of ChunkedWeights lead to no child")
+        if self.precision == "int8":
+            weights *= self.scales_[nodes]
+        kept = self.entry_weights_[entries] != 0  # the others bridge gaps
+        return nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
 
     def scores(self, X: Matrix, rows: Any, parents: Any, bias: float = 1.0) -> np.ndarray:
         """The scores of all children of some parents for some rows of X.
@@ -195,11 +230,16 @@ class ChunkedWeights(Component):
         check("child_starts_", (np.int64,))
         if len(self.child_starts_) == 0 or not 0 <= self.child_starts_[-1] < 2**31:
             raise ValueError(f"child_starts_ of {owner} must end at the number of nodes")
-        check("chunk_starts_", (np.int64,), len(self.child_starts_))
-        check("row_features_", (np.int32,))
-        check("row_starts_", (np.int64,), len(self.row_features_) + 1)
-        check("entry_children_", (np.uint16, np.int32))
-        check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_children_))
+        sections = (len(self.child_starts_) - 1) * (self.n_features_ // SECTION + 1)
+        check("section_starts_", (np.int64,), sections + 1)
+        check("row_features_", (np.uint16,))
+        check("row_starts_", (np.uint16,), len(self.row_features_) + 1)
+        if not integer(0, 16).accepts(getattr(self, "block_bits_", None)):
+            raise ValueError(f"block_bits_ of {owner} must be an integer of at most 16")
+        blocks = (len(self.row_features_) >> self.block_bits_) + 1
+        check("block_starts_", (np.int64,), blocks)
+        check("entry_gaps_", (np.uint8, np.uint16))
+        check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_gaps_))
         if self.precision == "int8":
             check("scales_", (np.float32,), self.n_nodes)
         elif hasattr(self, "scales_"):
@@ -208,10 +248,12 @@ class ChunkedWeights(Component):
         # What the native core takes a level as; kept, as it is asked for with every query.
         self._arrays = (
             self.child_starts_,
-            self.chunk_starts_,
+            self.section_starts_,
             self.row_features_,
             self.row_starts_,
-            self.entry_children_,
+            self.block_starts_,
+            self.block_bits_,
+            self.entry_gaps_,
             weights.view(np.uint16) if weights.dtype == np.float16 else weights,
             getattr(self, "scales_", NO_SCALES),
             self.n_features_,
@@ -343,25 +385,6 @@ def subtree_weights(
         np.maximum.at(above, parents, nodes)
         result.insert(0, nodes := above)
     return result
-
-
-def _rounded(weights: csr_matrix, precision: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The weights as they are stored, and the nodes' scales."""
-    values = np.ascontiguousarray(weights.data)
-    if precision == "float32":
-        return values, None
-    if precision == "float16":
-        largest = float(np.abs(values).max(initial=0))
-        if largest > float(np.finfo(np.float16).max):
-            raise DataError(f"a weight of {largest:g} is too large for float16")
-        return values.astype(np.float16).view(np.uint16), None
-    counts = np.diff(weights.indptr)
-    scales = np.zeros(len(counts), np.float32)
-    used = counts > 0  # the stretches of the other nodes are empty
-    if used.any():
-        scales[used] = np.maximum.reduceat(np.abs(values), weights.indptr[:-1][used]) / 127
-    whole = values / np.repeat(np.where(scales > 0, scales, 1), counts)
-    return np.rint(whole).clip(-127, 127).astype(np.int8), scales
 
 
 def _queries(X: Matrix, level: ChunkedWeights) -> Any:

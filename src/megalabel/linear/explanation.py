@@ -43,12 +43,6 @@ def explain_path(
 def node_weights(level: ChunkedWeights, node: int) -> tuple[np.ndarray, np.ndarray]:
     """The features that a node's classifier uses, and their weights; the bias has the number d."""
     parent = int(np.searchsorted(level.child_starts_, node, side="right")) - 1
-    first, last = (int(level.chunk_starts_[parent + i]) for i in (0, 1))
-    starts = np.asarray(level.row_starts_[first : last + 1])
-    children = level.entry_children_[starts[0] : starts[-1]]
-    found = np.flatnonzero(children == node - level.child_starts_[parent])
-    rows = first + np.searchsorted(starts, starts[0] + found, side="right") - 1
-    weights = level.entry_weights_[starts[0] + found].astype(np.float64)
-    if level.precision == "int8":
-        weights = weights * level.scales_[node]
-    return np.asarray(level.row_features_[rows]), weights
+    nodes, features, weights = level.chunks(parent, parent + 1)
+    own = nodes == node
+    return features[own], weights[own].astype(np.float64)
