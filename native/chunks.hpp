@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -36,7 +37,15 @@ struct Half {
 };
 
 inline float widen(float weight) { return weight; }
-inline float widen(std::int8_t weight) { return weight; }
+inline float widen(std::int8_t weight) {
+    // Looking it up is quicker than converting a single number.
+    static constexpr auto numbers = [] {
+        std::array<float, 256> all{};
+        for (int i = 0; i < 256; ++i) all[static_cast<std::size_t>(i)] = static_cast<float>(i < 128 ? i : i - 256);
+        return all;
+    }();
+    return numbers[static_cast<std::uint8_t>(weight)];
+}
 inline float widen(Half weight) {
     // The exponent's bias differs by 112; a product with 2^112 also puts subnormals right.
     const std::uint32_t sign = weight.bits & 0x8000, magnitude = weight.bits & 0x7fff;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory.hpp"
 #include "newton.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
@@ -64,6 +65,7 @@ struct WeightRows {
 // What all blocks of a group share: rows without gaps, and their mean.
 struct Group {
     newton::Rows rows;
+    std::vector<float> values;         // of the rows, where they are not all: those are in place
     std::vector<std::int32_t> places;  // of the original rows, sorted, where they are not all
     std::vector<double> mean;          // bias last
     double mean_square = 0;
@@ -79,16 +81,27 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     const std::size_t n = all ? x.size() : group.places.size();
     const auto row = [&](std::size_t i) { return x.row(all ? i : group.places[i]); };
 
-    // A group of few rows has few features: sorting them beats an array of all features.
     auto& r = group.rows;
     r.starts.reserve(n + 1);
     for (std::size_t i = 0; i < n; ++i) {
         auto [begin, end] = row(i);
+        if (all && static_cast<std::int64_t>(begin) != r.starts.back())
+            throw std::invalid_argument("rows must follow each other without gaps");
+        r.starts.push_back(r.starts.back() + static_cast<std::int64_t>(end - begin));
+    }
+    const auto entries = static_cast<std::size_t>(r.starts.back());
+    r.columns.reserve(entries);
+    if (!all) group.values.reserve(entries);
+    for (std::size_t i = 0; i < n; ++i) {
+        auto [begin, end] = row(i);
         for (std::size_t p = begin; p < end; ++p)
             r.columns.push_back(static_cast<std::int32_t>(x.column(p)));
-        r.values.insert(r.values.end(), x.values.begin() + begin, x.values.begin() + end);
-        r.starts.push_back(static_cast<std::int64_t>(r.columns.size()));
+        if (!all)
+            group.values.insert(group.values.end(), x.values.begin() + begin,
+                                x.values.begin() + end);
     }
+    r.values = all ? x.values.first(entries) : std::span<const float>(group.values);
+    // A group of few rows has few features: sorting them beats an array of all features.
     std::vector<std::pair<std::int32_t, std::int32_t>> used;  // -frequency, feature
     std::vector<std::int32_t> number;
     std::vector<std::int32_t> sorted;
@@ -177,6 +190,7 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     struct Unit {
         std::size_t group, first, last;
         std::size_t cost;
+        WeightRows trained{};
     };
     struct Shared {
         std::once_flag made;
@@ -200,10 +214,6 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     std::stable_sort(units.begin(), units.end(),
                      [](const Unit& a, const Unit& b) { return a.cost > b.cost; });
 
-    struct Row {
-        std::vector<std::int32_t> columns;
-        std::vector<float> values;
-    };
     struct Scratch {
         newton::Solver solver;
         newton::Buffer weights;
@@ -211,12 +221,11 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
         std::vector<newton::Problem> problems;
         std::vector<std::pair<std::int32_t, float>> entries;
     };
-    std::vector<Row> rows(groups.labels());
-    ScratchPool<Scratch> pool;
+    auto pool = std::make_unique<ScratchPool<Scratch>>();
     parallel_for(units.size(), 1, [&](std::size_t begin, std::size_t end) {
-        pool.with([&](Scratch& s) {
+        pool->with([&](Scratch& s) {
             for (std::size_t u = begin; u < end; ++u) {
-                const Unit& unit = units[u];
+                Unit& unit = units[u];
                 auto& common = shared[unit.group];
                 std::call_once(common.made, [&] {
                     std::span<const std::int32_t> wanted;
@@ -256,10 +265,10 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                                             s.mean, s.weights);
                 }
                 s.solver.solve(local, group.mean, s.problems, options, s.weights);
+                s.entries.clear();
                 for (std::size_t label = unit.first; label < unit.last; ++label) {
                     const std::size_t lane = label - unit.first;
-                    auto& row = rows[label];
-                    s.entries.clear();
+                    const auto before = static_cast<std::ptrdiff_t>(s.entries.size());
                     if (s.problems[lane].positives.empty() && options.bias > 0) {
                         s.entries.push_back(
                             {static_cast<std::int32_t>(x.width), never / options.bias});
@@ -269,34 +278,46 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                             if (std::abs(w) > options.prune)
                                 s.entries.push_back({local.features[q], w});
                         }
-                        std::sort(s.entries.begin(), s.entries.end());
+                        std::sort(s.entries.begin() + before, s.entries.end());
                         s.entries.push_back({static_cast<std::int32_t>(x.width),
                                              s.weights[local.width() * lanes + lane]});
                     }
-                    for (auto [column, value] : s.entries) {
-                        row.columns.push_back(column);
-                        row.values.push_back(value);
-                    }
-                    row.columns.shrink_to_fit();
-                    row.values.shrink_to_fit();
+                    unit.trained.starts.push_back(static_cast<std::int64_t>(s.entries.size()));
                 }
-                if (--common.left == 0) common.group.reset();
+                unit.trained.columns.reserve(s.entries.size());  // no more than they need
+                unit.trained.values.reserve(s.entries.size());
+                for (auto [column, value] : s.entries) {
+                    unit.trained.columns.push_back(column);
+                    unit.trained.values.push_back(value);
+                }
+                if (--common.left == 0) {
+                    const bool large = local.values.size() > std::size_t{1} << 18;
+                    common.group.reset();
+                    // The next group may be made by another thread, which could not use it again.
+                    if (large) give_back_memory();
+                }
             }
         });
     });
+    pool.reset();
+    give_back_memory();
+    std::sort(units.begin(), units.end(),
+              [](const Unit& a, const Unit& b) { return a.first < b.first; });
     WeightRows out;
-    std::size_t total = 0;
-    for (auto& row : rows) {
-        total += row.columns.size();
-        out.starts.push_back(static_cast<std::int64_t>(total));
+    out.starts.reserve(groups.labels() + 1);
+    for (const Unit& unit : units) {
+        const std::int64_t before = out.starts.back();
+        for (std::size_t i = 1; i < unit.trained.starts.size(); ++i)
+            out.starts.push_back(before + unit.trained.starts[i]);
     }
-    out.columns.reserve(total);
-    out.values.reserve(total);
-    for (auto& row : rows) {
-        out.columns.insert(out.columns.end(), row.columns.begin(), row.columns.end());
-        out.values.insert(out.values.end(), row.values.begin(), row.values.end());
-        row = {};
+    out.columns.reserve(static_cast<std::size_t>(out.starts.back()));
+    out.values.reserve(static_cast<std::size_t>(out.starts.back()));
+    for (Unit& unit : units) {
+        const WeightRows part = std::exchange(unit.trained, {});
+        out.columns.insert(out.columns.end(), part.columns.begin(), part.columns.end());
+        out.values.insert(out.values.end(), part.values.begin(), part.values.end());
     }
+    give_back_memory();
     return out;
 }
 

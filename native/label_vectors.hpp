@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "parallel.hpp"
@@ -38,8 +39,8 @@ class RowSum {
         }
     }
 
-    // Appends the `keep` heaviest entries as a row of unit length, and is empty again.
-    void take(std::size_t keep, SparseVectors& out) {
+    // Selects the `keep` heaviest entries, to be scaled to unit length: how many are not zero then.
+    std::size_t select(std::size_t keep) {
         order_touched();
         kept_ = touched_;
         if (kept_.size() > keep) {
@@ -55,14 +56,22 @@ class RowSum {
         }
         double squares = 0;
         for (std::int32_t c : kept_) squares += square(sums_[static_cast<std::size_t>(c)]);
-        const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+        scale_ = squares > 0 ? 1 / std::sqrt(squares) : 0;
+        std::size_t count = 0;
+        for (std::int32_t c : kept_) count += value(c) != 0;
+        return count;
+    }
+
+    // Writes what was selected.
+    void write(std::int32_t* columns, float* values) const {
         for (std::int32_t c : kept_) {
-            auto value = static_cast<float>(scale * sums_[static_cast<std::size_t>(c)]);
-            if (value == 0) continue;
-            out.columns.push_back(c);
-            out.values.push_back(value);
+            if (value(c) == 0) continue;
+            *columns++ = c;
+            *values++ = value(c);
         }
-        out.starts.push_back(static_cast<std::int64_t>(out.columns.size()));
+    }
+
+    void clear() {
         for (std::int32_t c : touched_) {
             sums_[static_cast<std::size_t>(c)] = 0;
             seen_[static_cast<std::size_t>(c)] = 0;
@@ -72,6 +81,9 @@ class RowSum {
 
   private:
     static double square(double x) { return x * x; }
+    float value(std::int32_t column) const {
+        return static_cast<float>(scale_ * sums_[static_cast<std::size_t>(column)]);
+    }
 
     void order_touched() {
         if (touched_.size() < seen_.size() / 16) {
@@ -83,6 +95,7 @@ class RowSum {
             if (seen_[c]) touched_.push_back(static_cast<std::int32_t>(c));
     }
 
+    double scale_ = 0;
     std::vector<double> sums_;
     std::vector<std::uint8_t> seen_;
     std::vector<std::int32_t> touched_, kept_;
@@ -94,39 +107,33 @@ inline SparseVectors weighted_sums(const SparseRows& weights, const SparseRows& 
                                    std::size_t keep) {
     weights.check();
     X.check();
-    constexpr std::size_t grain = 16;
-    std::vector<SparseVectors> pieces((weights.size() + grain - 1) / grain);
     ScratchPool<RowSum> scratch;
-    parallel_for(weights.size(), grain, [&](std::size_t first, std::size_t last) {
-        scratch.with([&](RowSum& sum) {
-            for (std::size_t label = first; label < last; ++label) {
-                auto [begin, end] = weights.row(label);
-                for (std::size_t p = begin; p < end; ++p)
-                    sum.add(X, weights.column(p), weights.values[p]);
-                sum.take(keep, pieces[first / grain]);
-            }
+    const auto for_sums = [&](auto&& use) {  // use(label, sum)
+        parallel_for(weights.size(), 16, [&](std::size_t first, std::size_t last) {
+            scratch.with([&](RowSum& sum) {
+                for (std::size_t label = first; label < last; ++label) {
+                    auto [begin, end] = weights.row(label);
+                    for (std::size_t p = begin; p < end; ++p)
+                        sum.add(X, weights.column(p), weights.values[p]);
+                    use(label, sum);
+                    sum.clear();
+                }
+            });
         });
-    });
-
+    };
+    // Summed twice, which is quick, rather than kept twice: vectors may be larger than X.
     SparseVectors result;
-    result.starts.reserve(weights.size() + 1);
-    result.starts.push_back(0);
-    std::vector<std::size_t> offsets(1, 0);
-    for (const SparseVectors& piece : pieces) {
-        for (std::int64_t end : piece.starts)
-            result.starts.push_back(static_cast<std::int64_t>(offsets.back()) + end);
-        offsets.push_back(offsets.back() + piece.columns.size());
-    }
-    result.columns.resize(offsets.back());
-    result.values.resize(offsets.back());
-    parallel_for(pieces.size(), 16, [&](std::size_t first, std::size_t last) {
-        for (std::size_t i = first; i < last; ++i) {
-            SparseVectors piece = std::move(pieces[i]);  // its memory is free after the copy
-            std::copy(piece.columns.begin(), piece.columns.end(),
-                      result.columns.begin() + static_cast<std::ptrdiff_t>(offsets[i]));
-            std::copy(piece.values.begin(), piece.values.end(),
-                      result.values.begin() + static_cast<std::ptrdiff_t>(offsets[i]));
-        }
+    result.starts.resize(weights.size() + 1);
+    for_sums([&](std::size_t label, RowSum& sum) {
+        result.starts[label + 1] = static_cast<std::int64_t>(sum.select(keep));
+    });
+    std::partial_sum(result.starts.begin(), result.starts.end(), result.starts.begin());
+    result.columns.resize(static_cast<std::size_t>(result.starts.back()));
+    result.values.resize(result.columns.size());
+    for_sums([&](std::size_t label, RowSum& sum) {
+        sum.select(keep);
+        const auto start = static_cast<std::size_t>(result.starts[label]);
+        sum.write(result.columns.data() + start, result.values.data() + start);
     });
     return result;
 }

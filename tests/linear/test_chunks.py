@@ -188,9 +188,7 @@ def test_weights_come_back(precision, children):
         (66_000, 3, 1.0, np.uint8),  # rows too long for blocks
     ],
 )
-def test_few_bits_are_enough_for_many_features_and_children(
-    precision, nodes, width, density, gaps
-):
+def test_few_bits_are_enough_for_many_features_and_children(precision, nodes, width, density, gaps):
     rng = np.random.default_rng(nodes)
     ends = csr_matrix(([2.0, 2.0], ([0, nodes - 1], [width, width])), (nodes, width + 1))
     weights = csr_matrix(matrix(nodes, width + 1, density, rng) + ends, dtype=np.float32)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix
 
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
@@ -128,11 +128,7 @@ class OneVsAll(training.LinearClassifier):
                 chosen = order[start : start + LABELS_AT_ONCE]
                 parts.append(steps.done(f"labels-{start}", partial(train, chosen)))
                 bar.advance(len(chosen))
-        weights = (
-            vstack(parts, format="csr")[np.argsort(order)]
-            if parts
-            else csr_matrix((0, X.shape[1] + 1))
-        )
+        weights = _placed(parts, order, X.shape[1] + 1)
         self.weights_ = ChunkedWeights.build(weights, [0, len(order)], self.precision)
         return self
 
@@ -178,3 +174,21 @@ class OneVsAll(training.LinearClassifier):
             raise ValueError(
                 f"OneVsAll has weights for {self.weights_.n_nodes} of {len(self.labels_)} labels"
             )
+
+
+def _placed(parts: list[csr_matrix], order: np.ndarray, width: int) -> csr_matrix:
+    """The rows of all parts, each in its place; the parts are given up on the way."""
+    counts = np.zeros(len(order), np.int64)
+    if parts:
+        counts[order] = np.concatenate([np.diff(part.indptr) for part in parts])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    last = len(order)
+    while parts:
+        part = parts.pop()
+        first = last - part.shape[0]
+        for row, begin, end in zip(order[first:last], part.indptr, part.indptr[1:], strict=False):
+            place = slice(starts[row], starts[row + 1])
+            columns[place], values[place] = part.indices[begin:end], part.data[begin:end]
+        last = first
+    return csr_matrix((values, columns, starts), shape=(len(order), width))

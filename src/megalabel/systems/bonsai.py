@@ -18,7 +18,8 @@ def bonsai(
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
-    prune: float = 0.05,
+    prune: float = 0.075,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
@@ -35,6 +36,7 @@ def bonsai(
         cost=cost,
         eps=eps,
         prune=prune,
+        precision=precision,
         seed=seed,
     )
     return linear_tagger(classifier, "bonsai", min_df, calibrate, seed)

@@ -13,13 +13,14 @@ def dismec(
     cost: float = 1.0,
     weighting: str | None = None,
     eps: float = 0.01,
-    prune: float = 0.05,
+    prune: float = 0.06,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
 ) -> Tagger:
     """One-versus-all with the squared hinge; `weighting="propensity"` against missing labels."""
-    classifier = OneVsAll(cost=cost, weighting=weighting, eps=eps, prune=prune)
+    classifier = OneVsAll(cost=cost, weighting=weighting, eps=eps, prune=prune, precision=precision)
     return linear_tagger(classifier, "dismec", min_df, calibrate, seed)
 
 

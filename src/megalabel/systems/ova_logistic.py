@@ -14,12 +14,15 @@ def ova_logistic(
     weighting: str | None = None,
     eps: float = 0.01,
     prune: float = 0.05,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
 ) -> Tagger:
     """One-versus-all with the logistic loss."""
-    classifier = OneVsAll(loss="logistic", cost=cost, weighting=weighting, eps=eps, prune=prune)
+    classifier = OneVsAll(
+        loss="logistic", cost=cost, weighting=weighting, eps=eps, prune=prune, precision=precision
+    )
     return linear_tagger(classifier, "ova-logistic", min_df, calibrate, seed)
 
 

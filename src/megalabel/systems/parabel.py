@@ -17,6 +17,7 @@ def parabel(
     cost: float = 1.0,
     eps: float = 0.01,
     prune: float = 0.1,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
@@ -32,6 +33,7 @@ def parabel(
         cost=cost,
         eps=eps,
         prune=prune,
+        precision=precision,
         seed=seed,
     )
     return linear_tagger(classifier, "parabel", min_df, calibrate, seed)

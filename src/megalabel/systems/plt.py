@@ -17,6 +17,7 @@ def plt(
     cost: float = 10.0,
     eps: float = 0.01,
     prune: float = 0.1,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
@@ -33,6 +34,7 @@ def plt(
         cost=cost,
         eps=eps,
         prune=prune,
+        precision=precision,
         seed=seed,
     )
     return linear_tagger(classifier, "plt", min_df, calibrate, seed)

@@ -19,6 +19,7 @@ def xr_linear(
     cost: float = 1.0,
     eps: float = 0.01,
     prune: float = 0.1,
+    precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = False,
     seed: int = 0,
@@ -34,6 +35,7 @@ def xr_linear(
         cost=cost,
         eps=eps,
         prune=prune,
+        precision=precision,
         seed=seed,
     )
     return linear_tagger(classifier, "xr-linear", min_df, calibrate, seed)
