@@ -32,7 +32,7 @@ from megalabel.store.folder import (
 
 __all__ = ["about", "check_target", "is_model", "load", "save", "verify"]
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST_LIMIT = 64 << 20
 _CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
 
@@ -148,6 +148,11 @@ def about(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} is damaged: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise StoreError(f"{file} is not a model's description")
+    if manifest["format"] < FORMAT:
+        raise StoreError(
+            f"{folder} was made by an older megalabel ({manifest.get('megalabel')}) in a format "
+            f"that {__version__} does not read; train it again"
+        )
     if manifest["format"] > FORMAT:
         raise StoreError(
             f"{folder} was made by megalabel {manifest.get('megalabel')}, which is newer than this "
