@@ -41,7 +41,8 @@ inline float widen(std::int8_t weight) {
     // Looking it up is quicker than converting a single number.
     static constexpr auto numbers = [] {
         std::array<float, 256> all{};
-        for (int i = 0; i < 256; ++i) all[static_cast<std::size_t>(i)] = static_cast<float>(i < 128 ? i : i - 256);
+        for (int i = 0; i < 256; ++i)
+            all[static_cast<std::size_t>(i)] = static_cast<float>(i < 128 ? i : i - 256);
         return all;
     }();
     return numbers[static_cast<std::uint8_t>(weight)];

@@ -69,8 +69,8 @@ struct Options {
 // that many rows have come first, where they share cache lines.
 struct Rows {
     std::vector<std::int64_t> starts{0};
-    std::vector<std::int32_t> columns;  // until they are narrowed
-    std::vector<std::uint16_t> narrow;  // the columns, where 16 bits hold them
+    std::vector<std::int32_t> columns;   // until they are narrowed
+    std::vector<std::uint16_t> narrow;   // the columns, where 16 bits hold them
     std::span<const float> values;       // kept by whoever made the rows
     std::vector<std::int32_t> features;  // the original number of each column
 
