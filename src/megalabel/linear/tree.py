@@ -237,10 +237,9 @@ class TreeClassifier(training.LinearClassifier):
                 weighed=self.relevance == "nodes" or (last and self.relevance is not None),
                 **self._solver(),
             )
-            # the weights in full live only here
-            made = steps.done(f"tree-{number}-level-{depth}", train)
-            done.append(ChunkedWeights.build(made, starts, self.precision))
-            del made
+            weights = steps.done(f"tree-{number}-level-{depth}", train)
+            done.append(ChunkedWeights.build(weights, starts, self.precision))
+            del weights  # not to be kept while the next level trains
             yield done[-1]
             reach = targets
             if self.negatives == "teacher+matcher" and not last:
