@@ -12,6 +12,7 @@
 #include <numeric>
 #include <span>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -90,24 +91,29 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
         r.starts.push_back(r.starts.back() + static_cast<std::int64_t>(end - begin));
     }
     const auto entries = static_cast<std::size_t>(r.starts.back());
-    r.columns.reserve(entries);
-    if (!all) group.values.reserve(entries);
-    for (std::size_t i = 0; i < n; ++i) {
-        auto [begin, end] = row(i);
-        for (std::size_t p = begin; p < end; ++p)
-            r.columns.push_back(static_cast<std::int32_t>(x.column(p)));
-        if (!all)
+    if (!all) {
+        group.values.reserve(entries);
+        for (std::size_t i = 0; i < n; ++i) {
+            auto [begin, end] = row(i);
             group.values.insert(group.values.end(), x.values.begin() + begin,
                                 x.values.begin() + end);
+        }
     }
     r.values = all ? x.values.first(entries) : std::span<const float>(group.values);
+    const auto for_features = [&](auto&& visit) {  // of all values, in order
+        for (std::size_t i = 0; i < n; ++i) {
+            auto [begin, end] = row(i);
+            for (std::size_t p = begin; p < end; ++p) visit(x.column(p));
+        }
+    };
+
     // A group of few rows has few features: sorting them beats an array of all features.
     std::vector<std::pair<std::int32_t, std::int32_t>> used;  // -frequency, feature
-    std::vector<std::int32_t> number;
-    std::vector<std::int32_t> sorted;
-    const bool few = r.columns.size() < x.width / 8;
+    const bool few = entries < x.width / 8;
+    std::vector<std::int32_t> number(few ? 0 : x.width);
     if (few) {
-        sorted = r.columns;
+        std::vector<std::int32_t> sorted;
+        for_features([&](std::size_t f) { sorted.push_back(static_cast<std::int32_t>(f)); });
         std::sort(sorted.begin(), sorted.end());
         for (std::size_t p = 0; p < sorted.size();) {
             std::size_t q = p;
@@ -116,32 +122,41 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
             p = q;
         }
     } else {
-        number.assign(x.width, 0);
-        for (auto feature : r.columns) ++number[feature];
+        for_features([&](std::size_t f) { ++number[f]; });
         for (std::size_t f = 0; f < x.width; ++f)
             if (number[f]) used.push_back({-number[f], static_cast<std::int32_t>(f)});
     }
     std::sort(used.begin(), used.end());
     for (auto& [frequency, feature] : used) r.features.push_back(feature);
-    if (few) {
-        std::vector<std::pair<std::int32_t, std::int32_t>> where;  // feature, number
-        for (std::size_t j = 0; j < used.size(); ++j)
+    std::vector<std::pair<std::size_t, std::int32_t>> where;  // feature, number; sorted
+    for (std::size_t j = 0; j < used.size(); ++j) {
+        if (few)
             where.push_back({used[j].second, static_cast<std::int32_t>(j)});
-        std::sort(where.begin(), where.end());
-        for (auto& column : r.columns)
-            column = std::lower_bound(where.begin(), where.end(), std::pair{column, -1})->second;
-    } else {
-        for (std::size_t j = 0; j < used.size(); ++j)
+        else
             number[used[j].second] = static_cast<std::int32_t>(j);
-        for (auto& column : r.columns) column = number[column];
     }
+    std::sort(where.begin(), where.end());
+    const auto fill = [&](auto& columns) {
+        using Column = std::decay_t<decltype(columns)>::value_type;
+        columns.reserve(entries);
+        for_features([&](std::size_t f) {
+            columns.push_back(static_cast<Column>(
+                few ? std::lower_bound(where.begin(), where.end(), std::pair{f, -1})->second
+                    : number[f]));
+        });
+    };
+    if (r.width() <= 65536)
+        fill(r.narrow);
+    else
+        fill(r.columns);
 
     group.mean.assign(r.width() + 1, 0);
-    for (std::size_t p = 0; p < r.columns.size(); ++p) group.mean[r.columns[p]] += r.values[p];
+    r.with_columns([&](auto* columns) {
+        for (std::size_t p = 0; p < entries; ++p) group.mean[columns[p]] += r.values[p];
+    });
     for (auto& m : group.mean) m /= std::max<double>(1, n);
     group.mean.back() = bias;
     for (auto m : group.mean) group.mean_square += m * m;
-    r.narrow_columns();
     return group;
 }
 

@@ -69,20 +69,15 @@ struct Options {
 // that many rows have come first, where they share cache lines.
 struct Rows {
     std::vector<std::int64_t> starts{0};
-    std::vector<std::int32_t> columns;   // until they are narrowed
-    std::vector<std::uint16_t> narrow;   // the columns, where 16 bits hold them
+    // One of the two: 16 bits where they are enough, as the solver waits for memory more than for
+    // anything else.
+    std::vector<std::int32_t> columns;
+    std::vector<std::uint16_t> narrow;
     std::span<const float> values;       // kept by whoever made the rows
     std::vector<std::int32_t> features;  // the original number of each column
 
     std::size_t size() const { return starts.size() - 1; }
     std::size_t width() const { return features.size(); }
-
-    // Fewer bytes a value: the solver waits for memory more than for anything else.
-    void narrow_columns() {
-        if (width() > 65536) return;
-        narrow.assign(columns.begin(), columns.end());
-        columns = {};
-    }
 
     // Calls f with a pointer to the columns, of whichever type.
     template <class F>
