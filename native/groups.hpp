@@ -72,6 +72,37 @@ struct Group {
     double mean_square = 0;
 };
 
+// Takes the first columns out of the rows and stores them as a block, zeros and all.
+inline void store_dense(Group& group, std::size_t dense) {
+    auto& r = group.rows;
+    const std::size_t n = r.size();
+    r.dense = dense;
+    r.block.assign(n * dense, 0.f);
+    std::vector<float> values;
+    const auto split = [&](auto& columns) {
+        std::int64_t left = 0, p = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            for (const std::int64_t end = r.starts[i + 1]; p < end; ++p) {
+                const auto column = static_cast<std::size_t>(columns[p]);
+                if (column < dense) {
+                    r.block[i * dense + column] = r.values[p];
+                } else {
+                    columns[left++] = columns[p];
+                    values.push_back(r.values[p]);
+                }
+            }
+            r.starts[i + 1] = left;
+        }
+        columns.resize(static_cast<std::size_t>(left));
+    };
+    if (r.columns.empty())
+        split(r.narrow);
+    else
+        split(r.columns);
+    group.values = std::move(values);
+    r.values = group.values;
+}
+
 // The rows of a group with columns renumbered by falling frequency.
 inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wanted, bool all,
                           float bias) {
@@ -150,10 +181,19 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     else
         fill(r.columns);
 
+    // Columns that all but a few rows have are stored without numbers, if there are enough of them
+    // to fill a register.
+    const auto most = static_cast<std::int32_t>(n - n / 10);
+    std::size_t dense = 0;
+    while (dense < used.size() && -used[dense].first >= most) ++dense;
+    if (dense >= newton::lanes) store_dense(group, dense);
+
     group.mean.assign(r.width() + 1, 0);
     r.with_columns([&](auto* columns) {
-        for (std::size_t p = 0; p < entries; ++p) group.mean[columns[p]] += r.values[p];
+        for (std::size_t p = 0; p < r.values.size(); ++p) group.mean[columns[p]] += r.values[p];
     });
+    for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j < r.dense; ++j) group.mean[j] += r.dense_row(i)[j];
     for (auto& m : group.mean) m /= std::max<double>(1, n);
     group.mean.back() = bias;
     for (auto m : group.mean) group.mean_square += m * m;
@@ -169,8 +209,10 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
     mean.assign(x.width() + 1, 0);
     const double count = static_cast<double>(problem.positives.size());
     x.with_columns([&](auto* columns) {
-        for (auto i : problem.positives)
+        for (auto i : problem.positives) {
+            for (std::size_t j = 0; j < x.dense; ++j) mean[j] += x.dense_row(i)[j];
             for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[columns[p]] += x.values[p];
+        }
     });
     for (auto& m : mean) m /= count;
     mean.back() = bias;

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_matrix, csr_matrix, random, vstack
+from scipy.sparse import csc_matrix, csr_matrix, hstack, random, vstack
 
 from megalabel.errors import ShapeError
 from megalabel.linear import training
@@ -142,6 +142,30 @@ def test_positives_that_cost_more(loss):
     positive = np.linspace(0.2, 20, 18)
     W = train(X, targets, positive=positive, loss=loss)
     assert excess(X, targets, W, loss, positive=positive).max() < 1e-5
+
+
+def mixed(n=301, seed=0, missing=0.0):
+    """Sparse columns, and 37 that (nearly) all rows have, as of an embedding, between them."""
+    X, targets = problem(n, 50, 20, seed)
+    rng = np.random.default_rng(seed)
+    dense = 0.1 * rng.normal(size=(n, 37)) * (rng.random((n, 37)) >= missing)
+    return csr_matrix(hstack([X[:, :20], dense, X[:, 20:]]), dtype=np.float32), targets
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("missing", [0.0, 0.05])
+def test_columns_that_nearly_all_rows_have(loss, missing):
+    X, targets = mixed(missing=missing)
+    W = train(X, targets, loss=loss)
+    assert excess(X, targets, W, loss).max() < 1e-5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_dense_rows_alone(loss):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(203, 33)).astype(np.float32) / 6
+    targets = csc_matrix((X @ rng.normal(size=(33, 18)) > 1.2).astype(np.float32))
+    assert excess(X, targets, train(X, targets, loss=loss), loss).max() < 1e-5
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -313,8 +337,11 @@ def grouped(X, targets, sizes, **more):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_same_bits_for_any_threads_order_and_grouping(loss, threads):
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_same_bits_for_any_threads_order_and_grouping(loss, dense, threads):
     X, targets = problem(250, 60, 50)
+    if dense:
+        X = csr_matrix(hstack([X, np.cos(np.arange(250 * 37)).reshape(250, 37) / 9]), dtype="f4")
     threads(1)
     W = train(X, targets, loss=loss, eps=0.01).toarray()
     for count in (2, 5):
