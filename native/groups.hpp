@@ -66,7 +66,7 @@ struct WeightRows {
 // What all blocks of a group share: rows without gaps, and their mean.
 struct Group {
     newton::Rows rows;
-    std::vector<float> values;         // of the rows, where they are not all: those are in place
+    std::vector<float> values;         // of the rows, where they are not used in place
     std::vector<std::int32_t> places;  // of the original rows, sorted, where they are not all
     std::vector<double> mean;          // bias last
     double mean_square = 0;
@@ -122,7 +122,9 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
         r.starts.push_back(r.starts.back() + static_cast<std::int64_t>(end - begin));
     }
     const auto entries = static_cast<std::size_t>(r.starts.back());
-    if (!all) {
+    // On a machine with one memory node the values of all rows are used where they are.
+    const bool in_place = all && memory_nodes() == 1;
+    if (!in_place) {
         group.values.reserve(entries);
         for (std::size_t i = 0; i < n; ++i) {
             auto [begin, end] = row(i);
@@ -130,7 +132,7 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
                                 x.values.begin() + end);
         }
     }
-    r.values = all ? x.values.first(entries) : std::span<const float>(group.values);
+    r.values = in_place ? x.values.first(entries) : std::span<const float>(group.values);
     const auto for_features = [&](auto&& visit) {  // of all values, in order
         for (std::size_t i = 0; i < n; ++i) {
             auto [begin, end] = row(i);
@@ -249,9 +251,14 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
         std::size_t cost;
         WeightRows trained{};
     };
-    struct Shared {
+    // A group is gathered once for each memory node that works on it, by a thread of that node, so
+    // that its rows lie there.
+    struct Copy {
         std::once_flag made;
         std::unique_ptr<Group> group;
+    };
+    struct Shared {
+        std::unique_ptr<Copy[]> copies = std::make_unique<Copy[]>(memory_nodes());
         std::atomic<std::size_t> left{0};
     };
     const bool all = groups.row_starts.empty();
@@ -284,16 +291,17 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
             for (std::size_t u = begin; u < end; ++u) {
                 Unit& unit = units[u];
                 auto& common = shared[unit.group];
-                std::call_once(common.made, [&] {
+                auto& copy = common.copies[memory_node()];
+                std::call_once(copy.made, [&] {
                     std::span<const std::int32_t> wanted;
                     if (!all)
                         wanted = groups.rows.subspan(
                             groups.row_starts[unit.group],
                             groups.row_starts[unit.group + 1] - groups.row_starts[unit.group]);
-                    common.group =
+                    copy.group =
                         std::make_unique<Group>(gather_group(x, wanted, all, options.bias));
                 });
-                const Group& group = *common.group;
+                const Group& group = *copy.group;
                 const auto& local = group.rows;
                 s.weights.assign((local.width() + 1) * lanes, 0.f);
                 s.problems.resize(unit.last - unit.first);
@@ -349,7 +357,7 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 }
                 if (--common.left == 0) {
                     const bool large = local.values.size() > std::size_t{1} << 18;
-                    common.group.reset();
+                    common.copies.reset();
                     // The next group may be made by another thread, which could not use it again.
                     if (large) give_back_memory();
                 }

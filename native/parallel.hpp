@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,33 @@ inline int initial_threads() {
             "MEGALABEL_THREADS must be a whole number of at least 1, not '" + std::string(text) +
             "'");
     return count;
+}
+
+// The memory nodes of this machine. MEGALABEL_NODES may say another number, of which processors
+// then belong to each by turns.
+inline std::size_t memory_nodes() {
+    static const std::size_t count = [] {
+        std::size_t nodes = 1;
+        if (const char* wanted = std::getenv("MEGALABEL_NODES")) {
+            const std::string_view text(wanted);
+            std::from_chars(text.data(), text.data() + text.size(), nodes);
+        } else if (std::ifstream online("/sys/devices/system/node/online"); online) {
+            // "0" or "0-3" or "0,2": the last number is the highest
+            for (std::size_t last = 0; online >> last; online.ignore()) nodes = last + 1;
+        }
+        return std::clamp<std::size_t>(nodes, 1, 64);
+    }();
+    return count;
+}
+
+// The memory node of the processor that this thread is on.
+inline std::size_t memory_node() {
+    if (memory_nodes() == 1) return 0;
+    unsigned processor = 0, node = 0;
+#if defined(__linux__)
+    if (::getcpu(&processor, &node) != 0) return 0;
+#endif
+    return (std::getenv("MEGALABEL_NODES") ? processor : node) % memory_nodes();
 }
 
 class ThreadPool {

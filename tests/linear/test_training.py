@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_matrix, csr_matrix, hstack, random, vstack
+from scipy.sparse import csc_matrix, csr_matrix, hstack, random, save_npz, vstack
 
 from megalabel.errors import ShapeError
 from megalabel.linear import training
@@ -352,6 +356,28 @@ def test_the_same_bits_for_any_threads_order_and_grouping(loss, dense, threads):
     order = np.random.default_rng(1).permutation(50)
     shuffled = train(X, targets[:, order], loss=loss, eps=0.01).toarray()
     np.testing.assert_array_equal(shuffled, W[order])
+
+
+def test_the_same_bits_with_a_copy_of_the_rows_on_each_memory_node(tmp_path):
+    code = f"""
+import numpy as np, megalabel
+from scipy.sparse import load_npz, save_npz
+from megalabel.linear import OneVsAll, TreeClassifier
+megalabel.set_threads(2)
+X, Y = load_npz("{tmp_path}/X.npz"), load_npz("{tmp_path}/Y.npz")
+weights = [OneVsAll().fit(X, Y).weights_]
+weights += TreeClassifier(arity=4, max_leaf=5).fit(X, Y).levels_[0]
+np.save("{tmp_path}/out.npy", np.concatenate([level.to_csr().data for level in weights]))
+"""
+    X, targets = problem(400, 60, 100)
+    save_npz(tmp_path / "X.npz", X)
+    save_npz(tmp_path / "Y.npz", csr_matrix(targets))
+    found = []
+    for nodes in ("1", "2"):
+        environment = os.environ | {"MEGALABEL_NODES": nodes}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+        found.append(np.load(tmp_path / "out.npy"))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
