@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -239,15 +240,16 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
 // The margin of a label without positives, which has no weight but the bias: below any that is met.
 inline constexpr float never = -8;
 
-// Trains every label of every group. Where there is no bias, a label without positives is trained
-// like the others, as a margin of 0 would put it before labels that are in use.
+// Trains every label of every group. Where there is a bias, a label without positives needs no
+// training; without one it is trained like the others, as a margin of 0 would put it before labels
+// that are in use. Labels of like frequency share a block, as they take about as many steps.
 inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                                const newton::Options& options) {
     x.check();
     groups.check(x.size());
     constexpr std::size_t lanes = newton::lanes;
     struct Unit {
-        std::size_t group, first, last;
+        std::size_t group, first, last;  // labels by their places in `order`
         std::size_t cost;
         WeightRows trained{};
     };
@@ -262,15 +264,22 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
         std::atomic<std::size_t> left{0};
     };
     const bool all = groups.row_starts.empty();
+    const auto count = [&](std::size_t label) {
+        return groups.positive_starts[label + 1] - groups.positive_starts[label];
+    };
     std::vector<Unit> units;
     std::vector<Shared> shared(groups.size());
+    std::vector<std::size_t> order;  // the labels to train
+    order.reserve(groups.labels());
     for (std::size_t g = 0; g < groups.size(); ++g) {
         const std::size_t n = all ? x.size() : groups.row_starts[g + 1] - groups.row_starts[g];
-        for (std::size_t first = groups.label_starts[g];
-             first < static_cast<std::size_t>(groups.label_starts[g + 1]); first += lanes) {
-            const std::size_t last =
-                std::min<std::size_t>(first + lanes, groups.label_starts[g + 1]);
-            units.push_back({g, first, last, n});
+        const std::size_t begin = order.size();
+        for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label)
+            if (count(label) > 0 || options.bias <= 0) order.push_back(label);
+        std::stable_sort(order.begin() + begin, order.end(),
+                         [&](auto a, auto b) { return count(a) > count(b); });
+        for (std::size_t first = begin; first < order.size(); first += lanes) {
+            units.push_back({g, first, std::min(first + lanes, order.size()), n});
             ++shared[g].left;
         }
     }
@@ -305,8 +314,9 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 const auto& local = group.rows;
                 s.weights.assign((local.width() + 1) * lanes, 0.f);
                 s.problems.resize(unit.last - unit.first);
-                for (std::size_t label = unit.first; label < unit.last; ++label) {
-                    auto& problem = s.problems[label - unit.first];
+                for (std::size_t place = unit.first; place < unit.last; ++place) {
+                    const std::size_t label = order[place], lane = place - unit.first;
+                    auto& problem = s.problems[lane];
                     problem.positives.clear();
                     problem.factors.clear();
                     for (auto p = groups.positive_starts[label];
@@ -326,27 +336,20 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                     problem.positive_cost = groups.positive_costs[label];
                     problem.negative_cost = groups.negative_costs[label];
                     if (!problem.positives.empty())
-                        start_between_means(group, problem, options.bias, label - unit.first,
-                                            s.mean, s.weights);
+                        start_between_means(group, problem, options.bias, lane, s.mean, s.weights);
                 }
                 s.solver.solve(local, group.mean, s.problems, options, s.weights);
                 s.entries.clear();
-                for (std::size_t label = unit.first; label < unit.last; ++label) {
-                    const std::size_t lane = label - unit.first;
+                for (std::size_t lane = 0; lane < s.problems.size(); ++lane) {
                     const auto before = static_cast<std::ptrdiff_t>(s.entries.size());
-                    if (s.problems[lane].positives.empty() && options.bias > 0) {
-                        s.entries.push_back(
-                            {static_cast<std::int32_t>(x.width), never / options.bias});
-                    } else {
-                        for (std::size_t q = 0; q < local.width(); ++q) {
-                            const float w = s.weights[q * lanes + lane];
-                            if (std::abs(w) > options.prune)
-                                s.entries.push_back({local.features[q], w});
-                        }
-                        std::sort(s.entries.begin() + before, s.entries.end());
-                        s.entries.push_back({static_cast<std::int32_t>(x.width),
-                                             s.weights[local.width() * lanes + lane]});
+                    for (std::size_t q = 0; q < local.width(); ++q) {
+                        const float w = s.weights[q * lanes + lane];
+                        if (std::abs(w) > options.prune)
+                            s.entries.push_back({local.features[q], w});
                     }
+                    std::sort(s.entries.begin() + before, s.entries.end());
+                    s.entries.push_back({static_cast<std::int32_t>(x.width),
+                                         s.weights[local.width() * lanes + lane]});
                     unit.trained.starts.push_back(static_cast<std::int64_t>(s.entries.size()));
                 }
                 unit.trained.columns.reserve(s.entries.size());  // no more than they need
@@ -366,21 +369,38 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     });
     pool.reset();
     give_back_memory();
+
+    // The rows of the labels in their own order, a group after the other, whose parts are let go.
     std::sort(units.begin(), units.end(),
               [](const Unit& a, const Unit& b) { return a.first < b.first; });
+    constexpr std::size_t untrained = std::numeric_limits<std::size_t>::max();
+    std::vector<std::size_t> places(groups.labels(), untrained);
+    for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
+    std::size_t total = groups.labels() - order.size();
+    for (const Unit& unit : units) total += unit.trained.columns.size();
     WeightRows out;
     out.starts.reserve(groups.labels() + 1);
-    for (const Unit& unit : units) {
-        const std::int64_t before = out.starts.back();
-        for (std::size_t i = 1; i < unit.trained.starts.size(); ++i)
-            out.starts.push_back(before + unit.trained.starts[i]);
-    }
-    out.columns.reserve(static_cast<std::size_t>(out.starts.back()));
-    out.values.reserve(static_cast<std::size_t>(out.starts.back()));
-    for (Unit& unit : units) {
-        const WeightRows part = std::exchange(unit.trained, {});
-        out.columns.insert(out.columns.end(), part.columns.begin(), part.columns.end());
-        out.values.insert(out.values.end(), part.values.begin(), part.values.end());
+    out.columns.reserve(total);
+    out.values.reserve(total);
+    auto first = units.begin();
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto last = std::find_if(first, units.end(), [&](auto& u) { return u.group != g; });
+        for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label) {
+            if (places[label] == untrained) {
+                out.columns.push_back(static_cast<std::int32_t>(x.width));
+                out.values.push_back(never / options.bias);
+            } else {
+                const std::size_t place = places[label] - first->first;
+                const WeightRows& part = first[static_cast<std::ptrdiff_t>(place / lanes)].trained;
+                const auto begin = part.starts[place % lanes], end = part.starts[place % lanes + 1];
+                out.columns.insert(out.columns.end(), part.columns.begin() + begin,
+                                   part.columns.begin() + end);
+                out.values.insert(out.values.end(), part.values.begin() + begin,
+                                  part.values.begin() + end);
+            }
+            out.starts.push_back(static_cast<std::int64_t>(out.columns.size()));
+        }
+        for (; first != last; ++first) first->trained = {};
     }
     give_back_memory();
     return out;
