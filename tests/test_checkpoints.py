@@ -13,20 +13,25 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from megalabel import checkpoints
+from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll, TreeClassifier, one_vs_all
 
 FIT = """
 import sys, numpy as np
 from scipy.sparse import random
 from megalabel import checkpoints
-from megalabel.linear import OneVsAll, one_vs_all
+from megalabel.linear import OneVsAll, TreeClassifier, one_vs_all, training
 one_vs_all.LABELS_AT_ONCE = 16
+training.SLICE_WORK, training.SLICE_BLOCKS = 1, 4
 X = random(3000, 400, 0.1, format="csr", dtype=np.float32, random_state=0)
 Y = random(3000, 1600, 0.01, format="csr", dtype=np.float32, random_state=1)
 Y.data[:] = 1
-with checkpoints.kept_in(sys.argv[1]):
-    model = OneVsAll().fit(X, Y)
-np.save(sys.argv[2], model.weights_.entry_weights_)
+with checkpoints.kept_in(sys.argv[2]):
+    if sys.argv[1] == "OneVsAll":
+        weights = OneVsAll().fit(X, Y).weights_
+    else:
+        weights = TreeClassifier(arity=8, max_leaf=4).fit(X, Y).levels_[0][-1]
+np.save(sys.argv[3], weights.entry_weights_)
 """
 
 
@@ -34,21 +39,23 @@ def steps_in(folder):
     return sorted(folder.glob("*/*.npz"))
 
 
-def test_killed_and_started_again(tmp_path):
-    command = [sys.executable, "-c", FIT, str(tmp_path / "work"), str(tmp_path / "first.npy")]
+@pytest.mark.parametrize(("kind", "steps"), [("OneVsAll", 100), ("TreeClassifier", 147)])
+def test_killed_and_started_again(kind, steps, tmp_path):
+    start = [sys.executable, "-c", FIT, kind]
+    command = [*start, str(tmp_path / "work"), str(tmp_path / "first.npy")]
     killed = subprocess.Popen(command)
-    while len(steps_in(tmp_path / "work")) < 20 and killed.poll() is None:
+    while len(steps_in(tmp_path / "work")) < 0.3 * steps and killed.poll() is None:
         time.sleep(0.01)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     kept = {file: file.stat().st_mtime_ns for file in steps_in(tmp_path / "work")}
-    assert 20 <= len(kept) < 100
+    assert 0.3 * steps <= len(kept) < steps
     damaged = list(kept)[3]
     damaged.write_bytes(damaged.read_bytes()[:100])
     subprocess.run(command, check=True)
     assert all(file.stat().st_mtime_ns == then for file, then in kept.items() if file != damaged)
-    assert len(steps_in(tmp_path / "work")) == 100
-    fresh = [*command[:3], str(tmp_path / "elsewhere"), str(tmp_path / "second.npy")]
+    assert len(steps_in(tmp_path / "work")) == steps
+    fresh = [*start, str(tmp_path / "elsewhere"), str(tmp_path / "second.npy")]
     subprocess.run(fresh, check=True)
     np.testing.assert_array_equal(np.load(tmp_path / "first.npy"), np.load(tmp_path / "second.npy"))
 
@@ -68,3 +75,15 @@ def test_steps_of_another_fit_are_not_taken(kind, tmp_path, monkeypatch):
         assert len(steps_in(tmp_path)) == 2 * count
     kind().fit(2 * X, Y)
     assert len(steps_in(tmp_path)) == 2 * count
+
+
+def test_steps_of_another_tree_are_not_taken(tmp_path):
+    X = csr_matrix(np.eye(4, dtype=np.float32))
+    Y = csr_matrix(np.eye(4, dtype=np.float32))
+    for parents in ([0, 0, 1, 1], [0, 1, 0, 1]):
+        tree = LabelTree.from_parents([-1, -1, *parents], [-1, -1, 0, 1, 2, 3])
+        with checkpoints.kept_in(tmp_path):
+            kept = TreeClassifier(tree=tree).fit(X, Y)
+        fresh = TreeClassifier(tree=tree).fit(X, Y)
+        for level, other in zip(kept.levels_[0], fresh.levels_[0], strict=True):
+            np.testing.assert_array_equal(level.to_csr().toarray(), other.to_csr().toarray())

@@ -152,7 +152,8 @@ class Tagger(Component):
         if corpus.texts is None and not isinstance(features, Precomputed):
             features = Precomputed()
         self.features_ = clone(features)
-        vectors = self.features_.fit_transform(corpus)
+        with progress("turning texts into features"):
+            vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
         self.calibration_ = clone(self.calibration)
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
@@ -174,7 +175,7 @@ class Tagger(Component):
         targets, labels = corpus.targets, corpus.labels
         more = {}
         if self.classifier.reads_labels:
-            more["label_features"] = self._label_features(labels)
+            more["label_features"] = self.label_features(labels)
         self.classifier_ = clone(self.classifier).fit(vectors, targets, labels, **more)
         self.metrics_ = {}
         if self.calibration_ is None:
@@ -204,7 +205,7 @@ class Tagger(Component):
             self.metrics_ = held_out.to_dict()
         self.calibration_.fit(ranking, targets[rows])
 
-    def _label_features(self, labels: LabelSet) -> Any:
+    def label_features(self, labels: LabelSet) -> Any:
         """The labels' own texts as vectors."""
         if isinstance(self.features_, Precomputed):
             raise ParameterError(

@@ -13,7 +13,7 @@ from megalabel.base import clone
 from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError, ParameterError, ShapeError
 from megalabel.labels import LabelTree
-from megalabel.linear import OneVsAll, TreeClassifier
+from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 
 
@@ -155,6 +155,21 @@ def test_threads_do_not_matter(data, negatives, threads):
 
 
 # --- search
+
+
+@pytest.mark.parametrize("work", [1, 1500])
+@pytest.mark.parametrize("negatives", ["teacher", "teacher+matcher"])
+def test_how_a_level_is_cut_into_steps_does_not_matter(data, monkeypatch, work, negatives):
+    model = TreeClassifier(tree=READY, negatives=negatives, beam=1)
+    whole = weights(model.fit(*data))
+    monkeypatch.setattr(training, "SLICE_WORK", work)
+    monkeypatch.setattr(training, "SLICE_BLOCKS", 1)
+    calls = []
+    train = training.train
+    monkeypatch.setattr(training, "train", lambda *a, **k: calls.append(1) or train(*a, **k))
+    for level, sliced in zip(whole, weights(model.fit(*data)), strict=True):
+        np.testing.assert_array_equal(level, sliced)
+    assert len(calls) > READY.depth
 
 
 @pytest.mark.parametrize("post", ["l1-hinge", "l2-hinge", "l3-hinge", "sigmoid"])

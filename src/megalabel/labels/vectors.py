@@ -13,6 +13,7 @@ from megalabel.base import Check, integer, number, one_of
 from megalabel.data.corpus import canonical
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features.rows import csr_of, normalised_rows
+from megalabel.progress import progress
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -99,9 +100,10 @@ def _sums(X: Matrix, Y: csr_matrix, keep: int | None) -> csr_matrix:
         return canonical(normalised_rows(_dense_sums(np.asarray(X), weights)))
     X = canonical(X, "X")
     limit = X.shape[1] if keep is None else min(keep, X.shape[1])
-    values, columns, starts = _native.weighted_sums(
-        *native_arrays(weights), *native_arrays(X), X.shape[1], limit
-    )
+    with progress("summing label vectors"):
+        values, columns, starts = _native.weighted_sums(
+            *native_arrays(weights), *native_arrays(X), X.shape[1], limit
+        )
     return csr_of(values, columns, starts, X.shape[1])
 
 

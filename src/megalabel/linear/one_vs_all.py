@@ -106,7 +106,7 @@ class OneVsAll(training.LinearClassifier):
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Train a classifier for each column of Y."""
         X, Y = self._begin(X, Y, labels)
-        positive, negative = self._label_costs(Y)
+        positive, negative = self.label_costs(Y)
         targets = training.scaled_rows(Y, self.relevance_norm).tocsc()
         # labels of like frequency are solved side by side, frequent ones first
         order = np.argsort(-np.diff(targets.indptr), kind="stable")

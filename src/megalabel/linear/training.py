@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 LOSSES = ("squared-hinge", "logistic")
 NORMS = (None, "l1", "l2", "max")
+LANES = 16  # labels solved side by side (native/newton.hpp)
+# What is trained between two checkpoints of a tree's level, in feature values times blocks of
+# labels: some seconds' work. A slice also has blocks enough for all threads.
+SLICE_WORK = 1 << 26
+SLICE_BLOCKS = 256
 
 
 def _are_costs(values: Any) -> bool:
@@ -32,6 +38,20 @@ def _are_costs(values: Any) -> bool:
 
 
 _COSTS = Check(_are_costs, f"an array of numbers from {LOWEST:g} to {HIGHEST:g}, one a label")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How some labels are trained: what `train` takes besides rows and targets."""
+
+    positive_costs: np.ndarray
+    negative_costs: np.ndarray
+    others: Mapping[str, Any]
+
+    def of(self, labels: slice | np.ndarray) -> dict[str, Any]:
+        """The keywords of `train` for some of the labels."""
+        costs = {name: getattr(self, name)[labels] for name in ("positive_costs", "negative_costs")}
+        return {**costs, **self.others}
 
 
 class LinearClassifier(Classifier):
@@ -71,7 +91,7 @@ class LinearClassifier(Classifier):
         Y = begin(self, X, Y, labels)
         return rows_of(X), Y
 
-    def _label_costs(self, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    def label_costs(self, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
         """What an error on a positive and on a negative of each label costs."""
         given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
         if self.weighting is not None and any(costs is not None for costs in given.values()):
@@ -164,6 +184,39 @@ def largest(level: ChunkedWeights, threshold: float, most: int | None) -> Chunke
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=weights.shape[0]))])
     left = csr_matrix((weights.data[kept], weights.indices[kept], starts), shape=weights.shape)
     return ChunkedWeights.build(left, level.child_starts_, level.precision)
+
+
+def blocks_of_groups(targets: csc_matrix, group_starts: np.ndarray) -> np.ndarray:
+    """How many blocks the labels of each group make; those without a text need no training."""
+    used = np.append(0, np.cumsum(np.diff(targets.indptr) > 0))
+    return np.asarray(-(-np.diff(used[group_starts]) // LANES))
+
+
+def values_of_groups(X: csr_matrix, reach: csc_matrix | None) -> np.ndarray:
+    """The number of feature values in the rows of each group."""
+    if reach is None:
+        return np.array([X.nnz])
+    ends = np.append(0, np.cumsum(np.diff(X.indptr)[reach.indices], dtype=np.int64))
+    return np.diff(ends[reach.indptr])
+
+
+def slices(
+    X: csr_matrix, targets: csc_matrix, group_starts: np.ndarray, reach: csc_matrix | None
+) -> Iterator[slice]:
+    """The groups of a level in steps of a few seconds; how they are cut changes no weight."""
+    groups = len(group_starts) - 1
+    blocks = blocks_of_groups(targets, group_starts)
+    work = np.append(0, np.cumsum(blocks * values_of_groups(X, reach)))
+    blocks = np.append(0, np.cumsum(blocks))
+    first = 0
+    while first < groups:
+        enough = max(
+            np.searchsorted(work, work[first] + SLICE_WORK),
+            np.searchsorted(blocks, blocks[first] + SLICE_BLOCKS),
+        )
+        last = min(int(enough), groups)
+        yield slice(first, last)
+        first = last
 
 
 def train(

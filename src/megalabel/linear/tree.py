@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -19,7 +19,7 @@ from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
 from megalabel.linear.prior import check_width, clamped
-from megalabel.progress import progress
+from megalabel.progress import Progress, progress
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -174,30 +174,27 @@ class TreeClassifier(training.LinearClassifier):
         `label_features` has a row for the text of each label, for `label_vectors` with text.
         """
         X, Y = self._begin(X, Y, labels)
-        costs = self._label_costs(Y)
-        self.trees_ = self._ready_trees(Y) or self._make_trees(X, Y, label_features)
-        self.levels_ = []
+        costs = self.label_costs(Y)
+        self.trees_ = self.make_trees(X, Y, label_features)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
         steps = Steps(self, X, Y, *costs, *shapes)
         nodes = sum(sum(tree.level_sizes) for tree in self.trees_)
         with progress("training nodes", nodes) as bar:
-            for number in range(len(self.trees_)):
-                self.levels_.append([])
-                for level in self._train(X, Y, costs, number, steps):
-                    self.levels_[-1].append(level)
-                    bar.advance(level.n_nodes)
+            self.levels_ = [
+                self._train(X, Y, costs, number, steps, bar) for number in range(len(self.trees_))
+            ]
         return self
 
-    def _ready_trees(self, Y: csr_matrix) -> list[LabelTree]:
-        trees = [self.tree] if isinstance(self.tree, LabelTree) else list(self.tree or ())
-        for tree in trees:
+    def make_trees(
+        self, X: csr_matrix, Y: csr_matrix, label_features: Matrix | None = None
+    ) -> list[LabelTree]:
+        """The trees: ready-made ones, or as the parameters ask for them."""
+        ready = [self.tree] if isinstance(self.tree, LabelTree) else list(self.tree or ())
+        for tree in ready:
             if tree.n_labels != Y.shape[1]:
                 raise ShapeError(f"Y is {Y.shape} but the tree has {tree.n_labels} labels")
-        return trees
-
-    def _make_trees(
-        self, X: csr_matrix, Y: csr_matrix, label_features: Matrix | None
-    ) -> list[LabelTree]:
+        if ready:
+            return ready
         method = cast(Any, self.label_vectors)
         vectors = label_vectors(X, Y, method, label_features, mix=self.label_mix)
         if vectors.shape[0] != Y.shape[1]:
@@ -215,37 +212,50 @@ class TreeClassifier(training.LinearClassifier):
         label_costs: tuple[np.ndarray, np.ndarray],
         number: int,
         steps: Steps,
-    ) -> Iterator[ChunkedWeights]:
-        """The levels of one tree, from the top."""
+        bar: Progress,
+    ) -> list[ChunkedWeights]:
+        """The levels of one tree, from the top; a step is some groups of siblings."""
         tree = self.trees_[number]
         done: list[ChunkedWeights] = []
         reach: csc_matrix | None = None  # the rows of each parent; all rows belong to the root
         for depth, starts in enumerate(tree.levels_):
-            targets = self._targets(Y, tree, depth)
-            last = depth + 1 == tree.depth
-            costs = [np.full(targets.shape[1], self.cost)] * 2
-            if last:
-                costs = [own[tree.label_of_leaf_] for own in label_costs]
-            train = partial(
-                training.train,
-                X,
-                targets,
-                group_starts=starts,
-                reach=reach,
-                positive_costs=costs[0],
-                negative_costs=costs[1],
-                weighed=self.relevance == "nodes" or (last and self.relevance is not None),
-                **self._solver(),
-            )
-            weights = steps.done(f"tree-{number}-level-{depth}", train)
+            targets = self.targets_of_level(Y, tree, depth)
+            options = self.options_of_level(tree, depth, label_costs)
+            parts = []
+            for groups in training.slices(X, targets, starts, reach):
+                nodes = slice(int(starts[groups.start]), int(starts[groups.stop]))
+                train = partial(
+                    training.train,
+                    X,
+                    targets[:, nodes],
+                    group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
+                    reach=None if reach is None else reach[:, groups],
+                    **options.of(nodes),
+                )
+                name = f"tree-{number}-level-{depth}-nodes-{nodes.start}-{nodes.stop}"
+                parts.append(steps.done(name, train))
+                bar.advance(nodes.stop - nodes.start)
+            weights = parts.pop() if len(parts) == 1 else vstack(parts, "csr")
+            del parts
             done.append(ChunkedWeights.build(weights, starts, self.precision))
             del weights  # not to be kept while the next level trains
-            yield done[-1]
             reach = targets
-            if self.negatives == "teacher+matcher" and not last:
-                reach = (targets + self._matched(done, X)).tocsc()
+            if self.negatives == "teacher+matcher" and depth + 1 < tree.depth:
+                reach = (targets + self.matched(done, X)).tocsc()
+        return done
 
-    def _targets(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
+    def options_of_level(
+        self, tree: LabelTree, depth: int, label_costs: tuple[np.ndarray, np.ndarray]
+    ) -> training.Options:
+        """How the nodes of a level are trained; only the last one's are labels with costs."""
+        last = depth + 1 == tree.depth
+        costs = [np.full(tree.level_sizes[depth], self.cost)] * 2
+        if last:
+            costs = [own[tree.label_of_leaf_] for own in label_costs]
+        weighed = self.relevance == "nodes" or (last and self.relevance is not None)
+        return training.Options(costs[0], costs[1], {"weighed": weighed, **self._solver()})
+
+    def targets_of_level(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
         """Which rows belong to which node of a level, those of the labels below it, and the sum of
         their relevances."""
         node = tree.leaf_of_label
@@ -258,7 +268,7 @@ class TreeClassifier(training.LinearClassifier):
         targets.sum_duplicates()
         return training.scaled_rows(targets, self.relevance_norm).tocsc()
 
-    def _matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
+    def matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""
         size = levels[-1].n_nodes
         ids, _ = beam_search(
