@@ -1,18 +1,93 @@
-"""What the linear systems say of their cost before they start."""
+"""Plans of the linear systems: near what happens, and quick to say no."""
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 import pytest
 
 from megalabel import systems
-from megalabel.systems import linear_parts
+from megalabel.cli import models
+from megalabel.data.synthetic import generate
+from megalabel.systems import planning
+from megalabel.systems.linear_parts import plan_tree
+from megalabel.systems.planning import learned_bytes
+
+LINEAR = ["bonsai", "dismec", "ova-logistic", "parabel", "plt", "xr-linear"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return generate(texts=4_000, labels=2_000).corpus
+
+
+@pytest.mark.parametrize("system", LINEAR)
+def test_the_model_is_as_large_as_foreseen(system, corpus):
+    foreseen = systems.get(system).plan(systems.create(system), corpus)
+    assert foreseen.fits
+    real = learned_bytes(systems.create(system).fit(corpus))
+    assert foreseen.disk == pytest.approx(real, rel=0.25)
+
+
+@pytest.mark.parametrize("settings", [{}, {"negatives": "teacher+matcher"}, {"trees": 2}])
+def test_a_sample_tells_the_size_of_a_tree(settings, corpus, monkeypatch):
+    tagger = systems.create("xr-linear", max_leaf=20, **settings)
+    whole = plan_tree(tagger, corpus)
+    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", 300_000)
+    monkeypatch.setattr("megalabel.systems.linear_parts._MATCHED", 500)
+    part = plan_tree(tagger, corpus)
+    assert part.disk == pytest.approx(whole.disk, rel=0.25)
 
 
 @pytest.mark.parametrize("name", ["dismec", "xr-linear"])
 def test_a_plan_takes_the_costs_of_labels(name, corpus, monkeypatch):
-    monkeypatch.setattr(linear_parts, "_SAMPLE", 3)
+    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", 100_000)
     costs = np.linspace(1, 2, len(corpus.labels))
     tagger = systems.create(name, classifier__positive_costs=costs)
     assert systems.get(name).plan(tagger, corpus).fits
     assert tagger.classifier.positive_costs is costs
+
+
+def test_a_plan_reads_the_texts_of_labels(corpus):
+    tagger = systems.create("xr-linear", classifier__label_vectors="pifa+text")
+    assert systems.get("xr-linear").plan(tagger, corpus).fits
+
+
+def test_calibration_trains_twice(corpus):
+    once, twice = (
+        systems.get("xr-linear").plan(systems.create("xr-linear", calibrate=on), corpus).seconds
+        for on in (False, True)
+    )
+    assert twice > 1.3 * once
+
+
+@pytest.mark.parametrize("system", [*LINEAR, "knn", "online-plt"])
+def test_vectors_that_do_not_fit_are_refused_at_once(system, corpus, monkeypatch):
+    monkeypatch.setattr(planning, "memory_available", lambda: 1 << 20)
+    started = time.process_time()
+    plan = systems.get(system).plan(systems.create(system), corpus)
+    assert time.process_time() - started < 1
+    assert not plan.fits
+    assert plan.to_dict()["seconds"] is None
+
+
+def test_training_refuses_what_does_not_fit(monkeypatch, capsys):
+    large = generate(texts=100_000, labels=1_000).corpus
+    monkeypatch.setattr(planning, "memory_available", lambda: 1 << 20)
+    started = time.process_time()
+    with pytest.raises(SystemExit) as stopped:
+        models.refuse_if_too_large(systems.create("xr-linear"), large)
+    assert time.process_time() - started < 1
+    assert stopped.value.code == 5
+    assert "of memory and there is" in capsys.readouterr().err
+
+
+def test_terms_too_rare_for_a_sample_are_no_reason_to_refuse(corpus):
+    assert planning.too_large(systems.create("xr-linear", min_df=2_500), corpus) is None
+
+
+def test_labels_without_texts(corpus):
+    empty = corpus[np.arange(50)]
+    assert systems.get("dismec").plan(systems.create("dismec"), empty).disk > 0
+    assert systems.get("xr-linear").plan(systems.create("xr-linear"), empty).disk > 0

@@ -286,12 +286,13 @@ def refuse_if_too_large(tagger: Tagger, corpus: data.Corpus) -> None:
     if len(corpus) < 100_000:
         return  # too small to fail, and planning would take as long as the job
     plan = systems.get(tagger.system or "").plan(tagger, corpus)
-    output.note(f"expected: {output.duration(plan.seconds)}, {output.size(plan.memory)} of memory")
+    needed, there = output.size(plan.memory), output.size(plan.available)
     if not plan.fits:
-        needed, there = output.size(plan.memory), output.size(plan.available)
         raise SystemExit(
             output.complain(f"this job needs about {needed} of memory and there is {there}", 5)
         )
+    if plan.seconds is not None:
+        output.note(f"expected: {output.duration(plan.seconds)}, {needed} of memory")
 
 
 def folder_bytes(folder: Path) -> int:

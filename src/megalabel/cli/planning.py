@@ -52,8 +52,8 @@ def plan(
         f"{system} on {folder}",
         {
             "peak memory": output.size(foreseen.memory),
-            "model on disk": output.size(foreseen.disk),
-            "time": output.duration(foreseen.seconds),
+            "model on disk": "unknown" if foreseen.disk is None else output.size(foreseen.disk),
+            "time": ("unknown" if foreseen.seconds is None else output.duration(foreseen.seconds)),
             "memory there is": output.size(foreseen.available),
             "fits": foreseen.fits,
         },

@@ -8,7 +8,7 @@ from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.retrieval import InvertedIndex, NearestNeighbours
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, memory_available, memory_in_use, trial
+from megalabel.systems.planning import Plan, memory_available, memory_in_use, too_large, trial
 from megalabel.tagger import Tagger
 
 
@@ -36,6 +36,8 @@ def knn(
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """Vectors, an index beside them, and a search for each text that calibrates."""
+    if (refusal := too_large(tagger, corpus)) is not None:
+        return refusal
     made = trial(tagger, corpus)
     entries = int(made.nonzeros * len(corpus))
     terms = int(made.power(made.terms))

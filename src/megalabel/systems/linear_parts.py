@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
 
 import megalabel
 from megalabel.base import Classifier, clone
 from megalabel.calibration import Isotonic
-from megalabel.data import Corpus, LabelSet
-from megalabel.features import Tfidf
+from megalabel.data import Corpus
+from megalabel.features import Precomputed, Tfidf
+from megalabel.linear import TreeClassifier, training
+from megalabel.linear.chunks import ChunkedWeights
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
     memory_available,
     memory_in_use,
-    trial,
+    too_large,
 )
 from megalabel.tagger import Tagger
 
-_LANES = 16  # labels solved side by side (native/newton.hpp)
-_SAMPLE = 8 * _LANES  # labels of a trial
+# What a plan trains to measure the machine, in feature values times blocks of labels: of a level
+# of a tree, or of one-versus-all.
+_WORK = 4_000_000
+_GROUPS = 28  # from so many on, some of a level's groups, half as many at least, stand for all
+_MATCHED = 16_000  # texts that are led down a tree to see where they get
 
 
 def linear_tagger(
@@ -32,44 +41,266 @@ def linear_tagger(
     return Tagger(classifier, Tfidf(min_df=min_df), calibration, seed=seed, system=system)
 
 
-def solver_bytes(texts: int, features: int, nonzeros: float) -> float:
-    """The memory of training above the vectors: a copy of the rows, and each thread's buffers."""
-    buffers = _LANES * 4 * (6 * (features + 1) + 4 * texts)
-    return 12 * nonzeros + 8 * texts + megalabel.get_threads() * buffers
+@dataclass
+class _Cost:
+    """Of training some labels, or a level of a tree."""
+
+    seconds: float
+    """Of all threads together."""
+    model: float
+    """Bytes learned."""
+    entries: float
+    """Weights, before they are stored by parent."""
+    weights: Any = None
+    """Those that were trained to know."""
+
+    def times(self, work: float, size: float | None = None) -> _Cost:
+        size = work if size is None else size
+        return _Cost(self.seconds * work, self.model * size, self.entries * size, self.weights)
+
+
+def _by_rows(cost_of: Callable[[np.ndarray], _Cost], share: float, texts: int, seed: int) -> _Cost:
+    """The cost of all rows from that of a share of them; sizes by a power law, as more rows have
+    fewer and fewer features that are new."""
+    order = np.random.default_rng(seed).permutation(texts)
+    if share >= 1:
+        return cost_of(np.arange(texts))
+    rows = max(2, int(share * texts))
+    small, large = (cost_of(np.sort(order[:count])) for count in (rows // 2, rows))
+
+    def power(before: float, after: float, least: float, most: float) -> float:
+        exponent = np.log2(after / before) if 0 < before < after else least
+        return float((texts / rows) ** np.clip(exponent, least, most))
+
+    return large.times(
+        power(small.seconds, large.seconds, 0.9, 1.2), power(small.model, large.model, 0.0, 1.0)
+    )
+
+
+class _Stopwatch:
+    """Seconds of the clock, but no more than the threads have worked: others may be busy too."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> float:
+        clock, worked = self._started
+        return min(time.perf_counter() - clock, time.process_time() - worked)
+
+
+class _Job:
+    """A corpus as a linear classifier gets it, with what that takes."""
+
+    def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
+        self.tagger, self.corpus = tagger, corpus
+        self.available, self.held = memory_available(), memory_in_use()
+        watch = _Stopwatch()
+        features = tagger.features if corpus.texts is not None else Precomputed()
+        self.features = clone(features) if features is not None else Tfidf()
+        self.X = training.rows_of(self.features.fit_transform(corpus))
+        self.Y = corpus.targets
+        self.seconds = watch.seconds()
+
+    def label_features(self) -> Any:
+        """The labels' own texts as vectors, for classifiers that read them."""
+        if not self.tagger.classifier.reads_labels:
+            return None
+        tagger = clone(self.tagger)
+        tagger.features_ = self.features
+        return tagger.label_features(self.corpus.labels)
+
+    def plan(self, costs: Sequence[_Cost], seconds: float, blocks: int) -> Plan:
+        """The plan, given the costs of all levels and the seconds of their training.
+
+        `blocks` is how many blocks of labels are trained on all rows.
+        """
+        labels = self.corpus.labels
+        model = sum(cost.model for cost in costs)
+        rows, width = self.X.shape
+        # the vectors, a copy of the rows of the largest group, each thread's buffers
+        memory = 3 * (8 * self.X.nnz + 8 * rows) + 24 * self.Y.nnz
+        solvers = min(blocks, megalabel.get_threads())
+        memory += solvers * training.LANES * 4 * (6 * (width + 1) + 4 * rows)
+        # the weights as they are trained, put together, and stored
+        memory += model + 16 * max(cost.entries for cost in costs)
+        disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
+        times = 2 if self.tagger.calibration is not None else 1
+        return Plan(
+            int(self.held + memory), int(disk), self.seconds + times * seconds, self.available
+        )
 
 
 def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
-    """Training a sample of labels on all texts tells the time of all of them."""
-    started = time.perf_counter()
-    fitted = clone(tagger).set_params(calibration=None)
-    features = fitted.features if corpus.texts is not None else None
-    features = clone(features) if features is not None else megalabel.features.Precomputed()
-    vectors = features.fit_transform(corpus)
-    making = time.perf_counter() - started
-    labels = len(corpus.labels)
-    chosen = np.sort(np.random.default_rng(tagger.seed).permutation(labels)[:_SAMPLE])
-    part = clone(fitted.classifier)
-    for name in ("positive_costs", "negative_costs"):
-        if (costs := getattr(part, name)) is not None:
-            setattr(part, name, np.asarray(costs)[chosen])
-    started = time.perf_counter()
-    part.fit(vectors, corpus.targets[:, chosen], LabelSet.numbered(len(chosen)))
-    scale = labels / max(1, len(chosen))
-    training = (time.perf_counter() - started) * scale
-    model = learned_bytes(part) * scale + learned_bytes(features) + learned_bytes(corpus.labels)
-    nonzeros = float(np.count_nonzero(vectors.data)) if hasattr(vectors, "nnz") else vectors.size
-    training_bytes = solver_bytes(vectors.shape[0], vectors.shape[1], nonzeros)
-    memory = memory_in_use() + training_bytes + 2 * model
-    times = 2 if tagger.calibration is not None else 1
-    return Plan(int(memory), int(model), making + times * training, memory_available())
+    """Some blocks of labels, frequent and rare, are trained: on all texts, or on as many as a
+    second or two allow."""
+    if (refusal := too_large(tagger, corpus)) is not None:
+        return refusal
+    job = _Job(tagger, corpus)
+    X, Y, classifier = job.X, job.Y, tagger.classifier
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    order = np.argsort(-counts, kind="stable")
+    used = int(np.count_nonzero(counts))
+    blocks = -(-used // training.LANES)
+    chosen = min(blocks, max(8, 2 * _WORK // max(1, X.nnz)))
+    at = ((np.arange(chosen) + 0.5) * blocks / max(1, chosen)).astype(np.int64)
+    places = (at[:, None] * training.LANES + np.arange(training.LANES)).ravel()
+    labels = order[places[places < used]]
+
+    def cost_of(rows: np.ndarray) -> _Cost:
+        part = clone(classifier)
+        for name in ("positive_costs", "negative_costs"):
+            if (costs := getattr(part, name)) is not None:
+                setattr(part, name, np.asarray(costs)[labels])
+        started = time.process_time()
+        part.fit(X[rows], Y[rows][:, labels])
+        seconds = time.process_time() - started
+        weights = part.weights_.to_csr()
+        half = ChunkedWeights.build(weights[1::2], [0, len(labels) // 2], part.weights_.precision)
+        # all labels share one list of features: only what more of them add is in proportion
+        model = 2 * (learned_bytes(part.weights_) - learned_bytes(half))
+        return _Cost(seconds, model, weights.nnz)
+
+    share = 4 * _WORK / max(1, chosen * X.nnz)
+    cost = _by_rows(cost_of, share, len(corpus), tagger.seed).times(blocks / max(1, chosen))
+    threads = min(blocks, megalabel.get_threads())
+    return job.plan([cost], cost.seconds / max(1, threads), blocks)
 
 
 def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
-    """Time and size grow with the texts, as two trials on samples tell."""
-    made = trial(tagger, corpus)
-    nonzeros = made.nonzeros * len(corpus)
-    terms = int(made.power(made.terms))
-    model = made.line(made.model)
-    memory = memory_in_use() + 8 * nonzeros + solver_bytes(len(corpus), terms, nonzeros) + 2 * model
-    times = 2 if tagger.calibration is not None else 1
-    return Plan(int(memory), int(model), times * made.line(made.seconds), memory_available())
+    """The tree is made; of every level some groups of siblings are trained, or, where there are
+    few, all of them on some of the texts. The rest is in proportion to the feature values of a
+    group's rows times its blocks of labels."""
+    if (refusal := too_large(tagger, corpus)) is not None:
+        return refusal
+    job = _Job(tagger, corpus)
+    X, Y, classifier = job.X, job.Y, clone(tagger.classifier)
+    trees = classifier.trees
+    watch = _Stopwatch()
+    made = classifier.set_params(trees=1).make_trees(X, Y, job.label_features())
+    tree = made[0]
+    trees = len(made) if classifier.tree else trees
+    seconds = trees * watch.seconds()
+    label_costs = classifier.label_costs(Y)
+    matcher = classifier.negatives == "teacher+matcher"
+    costs: list[_Cost] = []
+    reach: csc_matrix | None = None
+    for depth, starts in enumerate(tree.levels_):
+        targets = classifier.targets_of_level(Y, tree, depth)
+        options = classifier.options_of_level(tree, depth, label_costs)
+        level = _Level(X, targets, starts, reach, options, classifier.precision)
+        inner = depth + 1 < tree.depth
+        cost = level.cost(tagger.seed, whole=matcher and inner)
+        seconds += trees * level.seconds(cost)
+        costs.append(cost)
+        reach = targets
+        if matcher and inner:
+            levels = [
+                ChunkedWeights.build(cost.weights, starts, classifier.precision)
+                for cost, starts in zip(costs, tree.levels_, strict=False)
+            ]
+            reach, taken = _with_matched(classifier, levels, X, targets, tagger.seed)
+            seconds += trees * taken
+    sizes = [cost.times(trees) for cost in costs]
+    top = -(-tree.level_sizes[0] // training.LANES)
+    return job.plan([*sizes, _Cost(0, trees * learned_bytes(tree), 0)], seconds, top)
+
+
+@dataclass
+class _Level:
+    """A level of a tree: groups of siblings, and the rows that each is trained on."""
+
+    X: csr_matrix
+    targets: csc_matrix
+    starts: np.ndarray
+    reach: csc_matrix | None
+    options: training.Options
+    precision: str
+
+    def __post_init__(self) -> None:
+        self.values = training.values_of_groups(self.X, self.reach)
+        self.blocks = training.blocks_of_groups(self.targets, self.starts)
+        self.work = self.values * self.blocks
+
+    def seconds(self, cost: _Cost) -> float:
+        """Of the clock: a block is solved by one thread."""
+        largest = self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum())
+        return cost.seconds * max(1 / megalabel.get_threads(), float(largest))
+
+    def cost(self, seed: int, whole: bool) -> _Cost:
+        """Measured on a sample that takes a second or so; `whole`: of texts, not of nodes."""
+        share = _WORK / max(1, int(self.work.sum()))
+        busy = np.flatnonzero(self.work)
+        if whole or len(busy) < _GROUPS or share >= 1:
+            return _by_rows(self._of_rows, share, self.X.shape[0], seed)
+        busy = busy[np.argsort(self.work[busy], kind="stable")]
+        step = max(1, min(2 * len(busy) // _GROUPS, int(1 / share)))
+        chosen = np.sort(busy[step // 2 :: step])
+        sizes = np.diff(self.starts)[chosen]
+        starts = np.append(0, np.cumsum(sizes))
+        nodes = np.repeat(self.starts[chosen] - starts[:-1], sizes) + np.arange(starts[-1])
+        reach = None if self.reach is None else self.reach[:, chosen]
+        cost = self._measured(self.X, self.targets[:, nodes], starts, reach, nodes)
+        share = self.work[chosen].sum() / self.work.sum()
+        return cost.times(1 / share, self._growth(nodes, cost))
+
+    def _growth(self, nodes: np.ndarray, cost: _Cost) -> float:
+        """How many times as many weights all nodes have as some: a node has a power of the feature
+        values of its own rows."""
+        values = training.values_of_groups(self.X, self.targets).astype(np.float64)
+        weights = np.diff(cost.weights.indptr)
+        used = values[nodes] > 0
+        x, y = np.log(values[nodes][used]), np.log(weights[used])
+        spread = float(np.var(x))
+        power = float(np.clip(np.cov(x, y, bias=True)[0, 1] / spread, 0, 1)) if spread else 0.0
+        expected = np.where(values > 0, np.maximum(values, 1) ** power, 0)
+        return float(expected.sum() / expected[nodes].sum())
+
+    def _of_rows(self, rows: np.ndarray) -> _Cost:
+        some = slice(None) if len(rows) == self.X.shape[0] else rows
+        reach = None if self.reach is None else self.reach[some]
+        return self._measured(self.X[some], self.targets[some], self.starts, reach, slice(None))
+
+    def _measured(
+        self,
+        X: csr_matrix,
+        targets: csc_matrix,
+        starts: np.ndarray,
+        reach: csc_matrix | None,
+        nodes: slice | np.ndarray,
+    ) -> _Cost:
+        started = time.process_time()
+        weights = training.train(
+            X, targets, group_starts=starts, reach=reach, **self.options.of(nodes)
+        )
+        seconds = time.process_time() - started
+        level = ChunkedWeights.build(weights, starts, self.precision)
+        return _Cost(seconds, learned_bytes(level), weights.nnz, weights)
+
+
+def _with_matched(
+    classifier: TreeClassifier,
+    levels: list[ChunkedWeights],
+    X: csr_matrix,
+    targets: csc_matrix,
+    seed: int,
+) -> tuple[csc_matrix, float]:
+    """The rows of each node with those that the beam leads there, and the seconds of the search.
+
+    Of many rows only some are searched; the others go where one with the same node goes.
+    """
+    random = np.random.default_rng(seed)
+    searched = np.sort(random.permutation(X.shape[0])[:_MATCHED])
+    watch = _Stopwatch()
+    matched = classifier.matched(levels, X[searched]).tocsr()
+    taken = watch.seconds() * X.shape[0] / len(searched)
+    if len(searched) < X.shape[0]:
+        own = targets.tocsr()
+        node = np.full(X.shape[0], -1)
+        labelled = np.diff(own.indptr) > 0
+        node[labelled] = own.indices[own.indptr[:-1][labelled]]
+        order = np.argsort(node[searched], kind="stable")
+        known = node[searched][order]
+        first, last = (np.searchsorted(known, node, side) for side in ("left", "right"))
+        place = first + (random.random(len(node)) * (last - first)).astype(np.int64)
+        matched = matched[order[place.clip(max=len(order) - 1)]]
+    return (targets + matched.tocsc()).tocsc(), taken

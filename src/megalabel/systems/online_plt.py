@@ -7,7 +7,7 @@ from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.linear import OnlineTree
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, memory_available, memory_in_use, trial
+from megalabel.systems.planning import Plan, memory_available, memory_in_use, too_large, trial
 from megalabel.tagger import Tagger
 
 
@@ -35,6 +35,8 @@ def online_plt(
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """A pass makes new weights beside the old ones."""
+    if (refusal := too_large(tagger, corpus)) is not None:
+        return refusal
     made = trial(tagger, corpus)
     model = made.line(made.model)
     memory = memory_in_use() + 8 * made.nonzeros * len(corpus) + 2 * model

@@ -16,6 +16,8 @@ from scipy.sparse import issparse
 
 from megalabel.base import Component, clone
 from megalabel.data import LabelSet
+from megalabel.errors import MegalabelError
+from megalabel.features import Tfidf
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
@@ -30,9 +32,10 @@ class Plan:
 
     memory: int
     """Peak resident bytes of the process."""
-    disk: int
-    """Bytes of the model folder."""
-    seconds: float
+    disk: int | None
+    """Bytes of the model folder. None: not looked at, as the memory will not suffice."""
+    seconds: float | None
+    """None: likewise."""
     available: int
     """Bytes of memory the machine has left for it."""
 
@@ -44,6 +47,26 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self) | {"fits": self.fits}
+
+
+def too_large(tagger: Tagger, corpus: Corpus, rows: int = 2_000) -> Plan | None:
+    """The plan of a job whose vectors alone do not fit into memory; None: they do.
+
+    A few texts tell, so that the answer comes at once.
+    """
+    some = np.sort(np.random.default_rng(tagger.seed).permutation(len(corpus))[:rows])
+    sample: Any = corpus[some].features
+    if corpus.texts is not None:
+        features = Tfidf() if tagger.features is None else clone(tagger.features)
+        try:
+            sample = features.fit_transform(corpus[some])
+        except MegalabelError:  # no term is frequent enough in so few texts
+            return None
+    values = sample.nnz if issparse(sample) else sample.size
+    # vectors as they are made, and the copy that training works on
+    memory = memory_in_use() + 2 * int(8 * values / len(some) * len(corpus))
+    available = memory_available()
+    return Plan(memory, None, None, available) if memory > available else None
 
 
 @dataclass(frozen=True)
