@@ -267,6 +267,15 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     const auto count = [&](std::size_t label) {
         return groups.positive_starts[label + 1] - groups.positive_starts[label];
     };
+    // a block has as many labels as there are lanes, or fewer so that every thread has one
+    const std::size_t threads = static_cast<std::size_t>(ThreadPool::threads().load());
+    std::size_t blocks = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g)
+        blocks += static_cast<std::size_t>(groups.label_starts[g + 1] - groups.label_starts[g] +
+                                           std::int64_t{lanes} - 1) /
+                  lanes;
+    const std::size_t block =
+        blocks >= threads ? lanes : std::max<std::size_t>(1, blocks * lanes / threads);
     std::vector<Unit> units;
     std::vector<Shared> shared(groups.size());
     std::vector<std::size_t> order;  // the labels to train
@@ -278,8 +287,8 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
             if (count(label) > 0 || options.bias <= 0) order.push_back(label);
         std::stable_sort(order.begin() + begin, order.end(),
                          [&](auto a, auto b) { return count(a) > count(b); });
-        for (std::size_t first = begin; first < order.size(); first += lanes) {
-            units.push_back({g, first, std::min(first + lanes, order.size()), n});
+        for (std::size_t first = begin; first < order.size(); first += block) {
+            units.push_back({g, first, std::min(first + block, order.size()), n});
             ++shared[g].left;
         }
     }
@@ -391,8 +400,8 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 out.values.push_back(never / options.bias);
             } else {
                 const std::size_t place = places[label] - first->first;
-                const WeightRows& part = first[static_cast<std::ptrdiff_t>(place / lanes)].trained;
-                const auto begin = part.starts[place % lanes], end = part.starts[place % lanes + 1];
+                const WeightRows& part = first[static_cast<std::ptrdiff_t>(place / block)].trained;
+                const auto begin = part.starts[place % block], end = part.starts[place % block + 1];
                 out.columns.insert(out.columns.end(), part.columns.begin() + begin,
                                    part.columns.begin() + end);
                 out.values.insert(out.values.end(), part.values.begin() + begin,
