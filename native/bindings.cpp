@@ -12,6 +12,7 @@
 #include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "clustering.hpp"
+#include "evaluation.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
 #include "kmeans.hpp"
@@ -499,7 +500,7 @@ NB_MODULE(_native, m) {
     m.def("best_first_search", &best_first_search<SparseArrays>);
     m.def("best_first_search", &best_first_search<In2<float>>);
 
-    // --- metrics (metrics.hpp)
+    // --- metrics (metrics.hpp, evaluation.hpp)
     m.def(
         "ranking_hits",
         [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
@@ -524,32 +525,48 @@ NB_MODULE(_native, m) {
             return to_numpy(std::move(kept), ids.shape(0), ids.shape(1));
         },
         "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a);
+    m.def("sample_groups", [] { return megalabel::sample_groups; });
     m.def(
-        "reliability_sums",
-        [](In2<std::int32_t> ids, In2<float> scores, std::int64_t labels, In<std::int64_t> indptr,
-           In<std::int32_t> indices, In<std::uint8_t> positive, std::size_t k, std::size_t bins) {
-            return to_numpy(without_gil([&] {
-                return megalabel::reliability_sums(
-                    ranked(ids, labels), {scores.data(), scores.size()},
-                    {span(indptr), span(indices), span(positive)}, k, bins);
-            }));
-        },
-        "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "k"_a, "bins"_a);
-    m.def(
-        "ranking_sums",
-        [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
-           In<std::int32_t> indices, In<std::uint8_t> positive, In<std::int64_t> cutoffs,
-           In<double> weights) {
-            std::vector<double> sums;
-            {
-                nb::gil_scoped_release release;
-                sums = megalabel::ranking_sums(ranked(ids, labels),
+        "add_row_sums",
+        [](In2<double> before, std::uint64_t first_row, In2<std::int32_t> ids, In2<float> scores,
+           std::int64_t labels, In<std::int64_t> indptr, In<std::int32_t> indices,
+           In<std::uint8_t> positive, In<std::int64_t> cutoffs, In<double> weights) {
+            auto sums = without_gil([&] {
+                return megalabel::add_row_sums({before.data(), before.size()}, first_row,
+                                               ranked(ids, labels), {scores.data(), scores.size()},
                                                {span(indptr), span(indices), span(positive)},
                                                span(cutoffs), span(weights));
-            }
-            return to_numpy(std::move(sums), megalabel::sum_kinds, cutoffs.shape(0));
+            });
+            return to_numpy(std::move(sums), before.shape(0), before.shape(1));
         },
-        "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "weights"_a);
+        "before"_a, "first_row"_a, "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a,
+        "positive"_a, "cutoffs"_a, "weights"_a);
+    m.def(
+        "label_counts",
+        [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, In<std::int64_t> cutoffs,
+           std::size_t width) {
+            auto counts = without_gil([&] {
+                return megalabel::label_counts(ranked(ids, labels),
+                                               {span(indptr), span(indices), span(positive)},
+                                               span(cutoffs), width);
+            });
+            return to_numpy(std::move(counts), 2 * cutoffs.size() + 1, width);
+        },
+        "ids"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a, "width"_a);
+    m.def(
+        "reliability_cells",
+        [](In2<std::int32_t> ids, In2<float> scores, std::int64_t labels, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, In<std::int64_t> cutoffs,
+           std::size_t bins) {
+            return to_numpy(without_gil([&] {
+                return megalabel::reliability_cells(
+                    ranked(ids, labels), {scores.data(), scores.size()},
+                    {span(indptr), span(indices), span(positive)}, span(cutoffs), bins);
+            }));
+        },
+        "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a,
+        "bins"_a);
 
     // --- label vectors and trees (label_vectors.hpp, clustering.hpp, kmeans.hpp)
     m.def(

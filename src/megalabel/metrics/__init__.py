@@ -1,7 +1,9 @@
 """What is measured."""
 
-from megalabel.metrics.evaluation import evaluate
+from megalabel.metrics.comparison import Comparison
+from megalabel.metrics.evaluation import Evaluator, evaluate
 from megalabel.metrics.reliability import reliability
-from megalabel.metrics.result import Comparison, Evaluation
+from megalabel.metrics.result import Evaluation
+from megalabel.metrics.shown import HEADLINE
 
-__all__ = ["Comparison", "Evaluation", "evaluate", "reliability"]
+__all__ = ["HEADLINE", "Comparison", "Evaluation", "Evaluator", "evaluate", "reliability"]

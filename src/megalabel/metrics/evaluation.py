@@ -1,22 +1,25 @@
-"""One call that holds a ranking against the truth."""
+"""One call that holds a ranking against the truth, or several for a test set larger than memory."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
+from megalabel._native import add_row_sums, label_counts
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.corpus import canonical
-from megalabel.data.truth import check_truth, label_matrix
+from megalabel.data.truth import check_truth, label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import jpv
-from megalabel.metrics.instance import instance_metrics
-from megalabel.metrics.reliability import bins_by_rank
+from megalabel.metrics.reliability import cells_at
 from megalabel.metrics.result import Evaluation
+from megalabel.metrics.tallies import Tallies
 
 TrainLabels: TypeAlias = csr_matrix | Corpus | tuple[ArrayLike, int]
 
@@ -28,10 +31,11 @@ def evaluate(
     train_labels: TrainLabels | None = None,
     propensities: ArrayLike | None = None,
     k: int | Sequence[int] = (1, 3, 5),
+    beta: float = 2.0,
     excluded: csr_matrix | None = None,
     probabilities: bool = False,
 ) -> Evaluation:
-    """How good a ranking is: P@k, R@k, nDCG@k and, where propensities are known, PSP@k.
+    """How good a ranking is, by every metric at once.
 
     Parameters
     ----------
@@ -42,22 +46,25 @@ def evaluate(
         as in the ranking's label set; further columns are labels unknown there, which count but
         cannot be hit. A corpus is aligned by label ids.
     train_labels : CSR matrix, Corpus, or pair (counts, n), optional
-        The training labels, or how often each occurs in n training rows. They give propensities
-        by `megalabel.labels.jpv` with its default constants, and so PSP@k.
+        The training labels, or how often each occurs in n training rows. They say which labels
+        are frequent and which are rare, and give propensities by `megalabel.labels.jpv` with its
+        default constants.
     propensities : array, optional
-        One propensity for each column of the truth, instead of `train_labels`.
+        One propensity for each column of the truth, instead of those from `train_labels`.
     k : int or several
         The cutoffs.
+    beta : float
+        Of the label-wise F-beta, besides F1: above 1, recall weighs more.
     excluded : CSR matrix (n, labels), optional
         Stored cells are removed from the ranking first, never from the truth. By default those
         of the corpus, if `truth` is one.
     probabilities : bool
-        Whether the scores are probabilities; then ECE@k is measured too.
+        Whether the scores are probabilities; then their calibration is measured too.
 
     Returns
     -------
     Evaluation
-        The values by name; `PSP-raw@k` is the propensity-scored precision without normalisation.
+        The values by name, with tables, intervals and comparisons.
 
     Examples
     --------
@@ -65,80 +72,216 @@ def evaluate(
     >>> labels = LabelSet(["cat", "dog", "eel"])
     >>> ranking = Ranking([[0, 2, 1], [0, 1, 2]], [[3, 2, 1], [3, 2, 1]], labels)
     >>> truth = csr_matrix([[1, 1, 0], [0, 0, 1]])
-    >>> print(evaluate(ranking, truth, k=(1, 3), propensities=[1, 0.5, 0.1]))
+    >>> evaluation = evaluate(ranking, truth, k=(1, 3))
+    >>> print(evaluation)
     % of 2 rows     @1      @3
     P            50.00   50.00
     R            25.00  100.00
     nDCG         50.00   70.99
-    PSP           8.33  100.00
-    PSP-raw      50.00  216.67
+    macro-F1     22.22   66.67
+    coverage     33.33  100.00
+    >>> evaluation["MRR@3"]
+    0.6666666666666666
     """
-    if len(ranking) == 0:
-        raise DataError("there are no rows to evaluate")
-    cutoffs = _cutoffs(k)
-    labels = ranking.labels
-    if isinstance(truth, Corpus):
-        aligned = truth.aligned(labels)
-        labels = aligned.labels
-        excluded = aligned.excluded if excluded is None else excluded
-        truth = aligned.targets
-    else:
-        truth = canonical(truth, "truth")
-    check_truth(ranking, truth)
-    if excluded is not None:
-        excluded = csr_matrix(excluded)
-        if excluded.shape[1] > len(ranking.labels):  # labels that are never ranked
-            excluded = excluded[:, : len(ranking.labels)]
-        ranking = ranking.without(excluded)
-
-    inverse = None
-    if train_labels is not None or propensities is not None:
-        inverse = 1 / _propensities(train_labels, propensities, ranking, truth, labels)
-    values = instance_metrics(ranking, truth, cutoffs, inverse)
-    if probabilities:
-        bins = bins_by_rank(ranking, truth, cutoffs[-1], bins=15)
-        for cutoff in cutoffs:
-            values[f"ECE@{cutoff}"] = bins.top(cutoff).expected_calibration_error()
-    return Evaluation(values, rows=len(ranking))
+    evaluator = Evaluator(
+        train_labels=train_labels,
+        propensities=propensities,
+        k=k,
+        beta=beta,
+        probabilities=probabilities,
+    )
+    return evaluator.add(ranking, truth, excluded=excluded).result()
 
 
-def _cutoffs(k: int | Sequence[int]) -> list[int]:
+class Evaluator:
+    """`evaluate` for a test set that comes in batches; the result is the same to the last bit.
+
+    Parameters
+    ----------
+    train_labels, propensities, k, beta, probabilities
+        As for `evaluate`.
+
+    Examples
+    --------
+    >>> from megalabel import LabelSet, Ranking
+    >>> evaluator = Evaluator(k=1)
+    >>> for ids, truth in (([[0], [1]], [[1, 0], [1, 0]]), ([[1]], [[1, 1]])):
+    ...     ranking = Ranking(ids, np.ones((len(ids), 1)), LabelSet(["cat", "dog"]))
+    ...     evaluator = evaluator.add(ranking, csr_matrix(truth))
+    >>> round(evaluator.result()["P@1"], 4)
+    0.6667
+    """
+
+    def __init__(
+        self,
+        *,
+        train_labels: TrainLabels | None = None,
+        propensities: ArrayLike | None = None,
+        k: int | Sequence[int] = (1, 3, 5),
+        beta: float = 2.0,
+        probabilities: bool = False,
+    ) -> None:
+        self.cutoffs = _cutoffs(k)
+        if not 0 < beta < np.inf:
+            raise ParameterError(f"beta must be above 0, not {beta!r}")
+        self.beta = float(beta)
+        self.train_labels = train_labels
+        self.propensities = propensities
+        self.probabilities = probabilities
+        self.rows = 0
+        self._tallies: Tallies | None = None
+        self._ranked_labels: LabelSet | None = None
+        self._weights = np.empty(0)
+
+    def add(
+        self,
+        ranking: Ranking,
+        truth: csr_matrix | Corpus,
+        *,
+        excluded: csr_matrix | None = None,
+    ) -> Self:
+        """Count the next rows. All batches are ranked over the same labels."""
+        if self._ranked_labels is None:
+            self._ranked_labels = ranking.labels
+        elif ranking.labels != self._ranked_labels:
+            raise DataError("this batch was ranked over other labels than those before")
+        truth, labels, excluded = self._aligned(ranking, truth, excluded)
+        check_truth(ranking, truth)
+        ranking = _without(ranking, excluded)
+        tallies = self._grown(truth, labels)
+        cells = cells_at(ranking, truth, self.cutoffs) if self.probabilities else None
+        arrays = truth_arrays(ranking, truth)
+        scores = ranking.scores if self.probabilities else np.empty((0, 0), np.float32)
+        sums = add_row_sums(
+            tallies.sums,
+            self.rows,
+            ranking.ids,
+            scores,
+            len(ranking.labels),
+            *arrays,
+            self.cutoffs,
+            self._weights,
+        )
+        counts = label_counts(
+            ranking.ids, len(ranking.labels), *arrays, self.cutoffs, len(tallies.labels)
+        )
+        # nothing can fail from here on, so that a refused batch leaves no trace
+        steps = len(self.cutoffs)
+        tallies.sums = sums
+        tallies.predicted = tallies.predicted + np.cumsum(counts[:steps], axis=0)
+        tallies.hits = tallies.hits + np.cumsum(counts[steps:-1], axis=0)
+        tallies.positives = tallies.positives + counts[-1]
+        if cells is not None:
+            cells = np.cumsum(cells, axis=0)
+            tallies.cells = cells if tallies.cells is None else tallies.cells + cells
+        indptr, _, positive = arrays
+        sizes = np.diff(np.concatenate([[0], np.cumsum(positive, dtype=np.int64)])[indptr])
+        tallies.checksum = zlib.crc32(sizes.tobytes(), tallies.checksum)
+        self._tallies = tallies
+        self.rows += len(ranking)
+        return self
+
+    def result(self) -> Evaluation:
+        """All metrics of the rows so far."""
+        if self._tallies is None or not self.rows:
+            raise DataError("there are no rows to evaluate")
+        tallies = replace(self._tallies)  # which does not change when more rows are added
+        return Evaluation(tallies.values(), self.rows, tallies=tallies)
+
+    def _aligned(
+        self, ranking: Ranking, truth: csr_matrix | Corpus, excluded: csr_matrix | None
+    ) -> tuple[csr_matrix, LabelSet | None, csr_matrix | None]:
+        """The truth's matrix, its labels where they have names, and the cells to leave out."""
+        if not isinstance(truth, Corpus):
+            return canonical(truth, "truth"), None, excluded
+        known = ranking.labels if self._tallies is None else self._tallies.labels
+        aligned = truth.aligned(known)
+        return (
+            aligned.targets,
+            aligned.labels,
+            aligned.excluded if excluded is None else excluded,
+        )
+
+    def _grown(self, truth: csr_matrix, labels: LabelSet | None) -> Tallies:
+        """What was counted before, wide enough for the truth's labels; and weights for them."""
+        before, width = self._tallies, truth.shape[1]
+        if before is not None and len(before.labels) == width:
+            return before
+        if before is not None and labels is None:
+            raise ShapeError(
+                f"the truth is {truth.shape}, that of earlier rows has {len(before.labels)} labels"
+            )
+        assert self._ranked_labels is not None
+        if labels is None:
+            labels = _padded(self._ranked_labels, width)
+        tallies = Tallies.empty(self.cutoffs, self.beta, labels)
+        counts, rows = self._train_counts(labels)
+        if self.propensities is not None:
+            self._weights = 1 / _propensities(self.propensities, truth.shape)
+        elif counts is not None:
+            self._weights = 1 / jpv(counts, rows)
+        tallies.train_counts = counts
+        tallies.weighted = len(self._weights) > 0
+        if before is not None:
+            seen = len(before.labels)
+            tallies.sums, tallies.cells = before.sums, before.cells
+            tallies.checksum = before.checksum
+            for name in ("predicted", "hits", "positives"):
+                getattr(tallies, name)[..., :seen] = getattr(before, name)
+        return tallies
+
+    def _train_counts(self, labels: LabelSet) -> tuple[np.ndarray | None, int]:
+        """How often each label occurs in training, and in how many rows."""
+        train = self.train_labels
+        if train is None:
+            return None, 0
+        if isinstance(train, tuple):
+            counts, rows = np.asarray(train[0]), train[1]
+        else:
+            matrix = label_matrix(train, labels, "train_labels")
+            rows = matrix.shape[0]
+            counts = np.bincount(matrix.indices[matrix.data > 0], minlength=matrix.shape[1])
+            if isinstance(train, Corpus):
+                counts = counts[: len(labels)]  # not those that neither ranking nor truth knows
+        assert self._ranked_labels is not None
+        known = len(self._ranked_labels)
+        if counts.ndim != 1 or not known <= len(counts) <= len(labels):
+            raise ShapeError(
+                f"train_labels count {counts.shape} labels, but the ranking has "
+                f"{known} and the truth {len(labels)}"
+            )
+        padded = np.pad(counts, (0, len(labels) - len(counts)))
+        return padded.astype(np.int64), rows
+
+
+def _cutoffs(k: int | Sequence[int]) -> np.ndarray:
     """The cutoffs, rising and each once."""
     given = np.unique(np.asarray(k))
     if given.size == 0 or given.dtype.kind not in "iu" or given[0] < 1:
         raise ParameterError(f"k must be one or more integers of at least 1, not {k!r}")
-    return [int(cutoff) for cutoff in given]
+    return given.astype(np.int64)
 
 
-def _propensities(
-    train_labels: TrainLabels | None,
-    propensities: ArrayLike | None,
-    ranking: Ranking,
-    truth: csr_matrix,
-    labels: LabelSet,
-) -> np.ndarray:
-    """A propensity for each column of the truth."""
-    if train_labels is not None and propensities is not None:
-        raise ParameterError("give train_labels or propensities, not both")
-    width = truth.shape[1]
-    if propensities is not None:
-        given = np.asarray(propensities, dtype=np.float64)
-        if given.shape != (width,):
-            raise ShapeError(f"propensities are {given.shape} but the truth is {truth.shape}")
-        if not ((given > 0) & (given <= 1)).all():
-            raise ParameterError("propensities must be above 0 and at most 1")
-        return given
-    if isinstance(train_labels, tuple):
-        counts, n = np.asarray(train_labels[0]), train_labels[1]
-    else:
-        matrix = label_matrix(train_labels, labels, "train_labels")
-        n = matrix.shape[0]
-        counts = np.bincount(matrix.indices[matrix.data > 0], minlength=matrix.shape[1])
-        if isinstance(train_labels, Corpus):
-            counts = counts[:width]  # labels that neither the ranking nor the truth knows
-    if counts.ndim != 1 or not len(ranking.labels) <= len(counts) <= width:
-        raise ShapeError(
-            f"train_labels count {counts.shape} labels, but the ranking has "
-            f"{len(ranking.labels)} and the truth {width}"
-        )
-    return jpv(np.pad(counts, (0, width - len(counts))), n)
+def _without(ranking: Ranking, excluded: csr_matrix | None) -> Ranking:
+    if excluded is None:
+        return ranking
+    excluded = csr_matrix(excluded)
+    if excluded.shape[1] > len(ranking.labels):  # labels that are never ranked
+        excluded = excluded[:, : len(ranking.labels)]
+    return ranking.without(excluded)
+
+
+def _padded(labels: LabelSet, width: int) -> LabelSet:
+    """Names for columns of a matrix beyond the ranking's labels."""
+    if width == len(labels):
+        return labels
+    return labels.extended(LabelSet([f"unknown label {i}" for i in range(len(labels), width)]))
+
+
+def _propensities(given: ArrayLike, truth: tuple[int, int]) -> np.ndarray:
+    found = np.asarray(given, dtype=np.float64)
+    if found.shape != truth[1:]:
+        raise ShapeError(f"propensities are {found.shape} but the truth is {truth}")
+    if not ((found > 0) & (found <= 1)).all():
+        raise ParameterError("propensities must be above 0 and at most 1")
+    return found

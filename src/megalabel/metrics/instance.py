@@ -1,43 +1,81 @@
-"""Instance-wise metrics: one value a row, then the mean over all rows, those without labels too."""
+"""Metrics that are made of sums over the texts: one value a text, then the mean over all texts.
+
+Texts without labels count too. 0/0 is 0 throughout.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from megalabel._native import ranking_sums
-from megalabel.data import Ranking
-from megalabel.data.truth import truth_arrays
+# In the order of the native core (RowTotal in native/evaluation.hpp).
+ROW_SUMS = (
+    "hits",
+    "recall",
+    "f1",
+    "ndcg",
+    "reciprocal_rank",
+    "any_hit",
+    "predicted",
+    "squared_error",
+    "log_loss",
+    "gained",
+    "gained_recall",
+    "gained_ndcg",
+    "attainable",
+    "attainable_recall",
+    "attainable_ndcg",
+)
+SUMS_BEFORE = 2
+"""The number of rows and of positives come before the sums at each cutoff."""
 
 
-def instance_metrics(
-    ranking: Ranking,
-    truth: csr_matrix,
-    cutoffs: Sequence[int],
-    inverse_propensities: np.ndarray | None = None,
-) -> dict[str, float]:
-    """P, R, nDCG and, where propensities are known, PSP at each of the rising cutoffs.
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """Their quotient in float64, with 0/0 = 0."""
+    shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
+    found: np.ndarray = np.zeros(shape)
+    np.divide(numerator, denominator, where=denominator != 0, out=found)
+    return found
 
-    The published PSP is a ratio of two sums over all rows: what the ranking gained, and the most
-    it could have gained. 0/0 is 0 throughout.
+
+def row_metrics(
+    sums: np.ndarray, cutoffs: Sequence[int], *, weighted: bool, probabilities: bool
+) -> dict[str, np.ndarray]:
+    """Metrics by name from sums over rows, (..., sums) as `add_row_sums` lays them out.
+
+    Each value has the leading shape of the sums and the cutoffs last. The published propensity
+    scores are ratios of two sums over all rows: what the ranking gained, and the most it could
+    have gained.
     """
-    weights = np.empty(0) if inverse_propensities is None else inverse_propensities
-    hits, recall, ndcg, gained, attainable = ranking_sums(
-        ranking.ids,
-        len(ranking.labels),
-        *truth_arrays(ranking, truth),
-        np.asarray(cutoffs, np.int64),
-        weights,
-    )
-    n, k = len(ranking), np.asarray(cutoffs)
-    columns = {"P": hits / (n * k), "R": recall / n, "nDCG": ndcg / n}
-    if inverse_propensities is not None:
-        columns["PSP"] = np.divide(gained, attainable, where=attainable > 0, out=np.zeros(len(k)))
-        columns["PSP-raw"] = gained / (n * k)
-    return {
-        f"{name}@{cutoff}": float(value)
-        for name, values in columns.items()
-        for cutoff, value in zip(cutoffs, values, strict=True)
+    n, positives = sums[..., 0, None], sums[..., 1, None]
+    kinds = sums[..., SUMS_BEFORE:].reshape(*sums.shape[:-1], len(ROW_SUMS), len(cutoffs))
+    of = {name: kinds[..., i, :] for i, name in enumerate(ROW_SUMS)}
+    k = np.asarray(cutoffs, np.float64)
+    hits, predicted = of["hits"], of["predicted"]
+    found = {
+        "P": ratio(hits, n * k),
+        "R": ratio(of["recall"], n),
+        "F1": ratio(of["f1"], n),
+        "nDCG": ratio(of["ndcg"], n),
+        "MRR": ratio(of["reciprocal_rank"], n),
+        "abandonment": ratio(n - of["any_hit"], n),
+        "micro-P": ratio(hits, predicted),
+        "micro-R": ratio(hits, positives),
+        "micro-F1": ratio(2 * hits, predicted + positives),
     }
+    if weighted:
+        found |= {
+            "PSP": ratio(of["gained"], of["attainable"]),
+            "PSR": ratio(of["gained_recall"], of["attainable_recall"]),
+            "PSnDCG": ratio(of["gained_ndcg"], of["attainable_ndcg"]),
+            "PSP-raw": ratio(of["gained"], n * k),
+            "PSR-raw": ratio(of["gained_recall"], n),
+            "PSnDCG-raw": ratio(of["gained_ndcg"], n),
+        }
+    if probabilities:
+        found |= {
+            "Brier": ratio(of["squared_error"], predicted),
+            "log-loss": ratio(of["log_loss"], predicted),
+        }
+    return found

@@ -1,61 +1,36 @@
-"""What an evaluation gives: named values that print, compare and serialise."""
+"""What an evaluation gives: named values with tables and intervals, that compare and serialise."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
 
 from megalabel.errors import ParameterError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-class _Values(Mapping[str, float]):
-    """Values by name that print as a table, in a terminal with colours too."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = {str(name): float(value) for name, value in values.items()}
-
-    def __getitem__(self, name: str) -> float:
-        if name not in self._values:
-            raise KeyError(f"{name!r} was not measured; there are {', '.join(self._values)}")
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @abstractmethod
-    def _cells(self) -> list[list[str]]:
-        """The table's cells, the header first."""
-
-    def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = (
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in cells
-        )
-        return "\n".join(line.rstrip() for line in lines)
-
-    def __rich__(self) -> Table:
-        from rich.table import Table
-
-        header, *rows = self._cells()
-        table = Table(header[0])
-        for name in header[1:]:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        return table
+from megalabel.metrics.bootstrap import check_options, percentiles, sampled_sums
+from megalabel.metrics.comparison import Comparison
+from megalabel.metrics.instance import ratio
+from megalabel.metrics.macro import equal_volumes, label_metrics
+from megalabel.metrics.reliability import BINS, equal_mass, equal_width
+from megalabel.metrics.shown import Shown, Values, percent
+from megalabel.metrics.tallies import Tallies
 
 
-class Evaluation(_Values):
+class Evaluation(Values):
     """Metric values by name, as fractions: `evaluation["P@5"]`.
+
+    An evaluation made by `evaluate` holds more than its values, all of it serialised by `to_json`:
+
+    - `table(*metrics)`: the values for people; printing it shows the headline;
+    - `per_label(k)`: counts and metrics of every label;
+    - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
+    - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass;
+    - `intervals()`: bootstrap confidence intervals of what is summed over texts;
+    - `compare(other)`: differences, with a paired test where both saw the same texts;
+    - `warnings`: what to beware of.
 
     Parameters
     ----------
@@ -63,6 +38,8 @@ class Evaluation(_Values):
         A name is a metric and, where there is one, its cutoff: `nDCG@5`.
     rows : int
         How many rows they were measured on.
+    tallies : Tallies, optional
+        What was counted; without it there are values alone.
 
     Examples
     --------
@@ -70,77 +47,285 @@ class Evaluation(_Values):
     >>> print(evaluation)
     % of 1,000 rows     @1     @5
     P                82.13  60.00
+    >>> print(evaluation.table("P"))
+    % of 1,000 rows     @1     @5
+    P                82.13  60.00
     >>> evaluation.to_dict(percent=True)
     {'P@1': 82.134, 'P@5': 60.0, 'rows': 1000}
     """
 
-    def __init__(self, values: Mapping[str, float], rows: int) -> None:
+    def __init__(
+        self, values: Mapping[str, float], rows: int, *, tallies: Tallies | None = None
+    ) -> None:
         super().__init__(values)
         self.rows = int(rows)
+        self._tallies = tallies
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value:.4f}" for name, value in self.items())
+        shown = ", ".join(f"{name}={self[name]:.4f}" for name in self._headline())
         return f"Evaluation({shown}, rows={self.rows})"
 
-    def to_dict(self, percent: bool = False) -> dict[str, Any]:
-        """Values and `rows`, ready for JSON; as fractions, or rounded in percent for people."""
-        values = {name: round(100 * v, 3) if percent else v for name, v in self.items()}
-        return {**values, "rows": self.rows}
+    # ------------------------------------------------------------ what it holds
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """The cutoffs of the values, rising."""
+        found = {name.partition("@")[2] for name in self}
+        return tuple(sorted(int(cutoff) for cutoff in found if cutoff.isdecimal()))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to beware of in reading the values."""
+        above = {name: v for name, v in self.items() if "-raw@" in name and v > 1}
+        if not above:
+            return []
+        worst = max(above, key=lambda name: above[name])
+        return [
+            f"{worst} is {100 * above[worst]:.1f} %: above 100 %, propensities do not fit the data"
+        ]
+
+    def per_label(self, k: int | None = None) -> pa.Table:
+        """Counts and metrics of every label, in the order of the label set, at a cutoff.
+
+        Parameters
+        ----------
+        k : int, optional
+            One of the cutoffs; the largest by default.
+
+        Returns
+        -------
+        Arrow table
+            `label`, `name`, `train` (training texts, if known), `positives`, `predicted`, `tp`,
+            `fp`, `fn`, `tn`, and the label's metrics: `P`, `R`, `F1`, …
+        """
+        tallies, place, _ = self._at(k)
+        predicted, hits = tallies.predicted[place], tallies.hits[place]
+        positives, n = tallies.positives, self.rows
+        train = {} if tallies.train_counts is None else {"train": tallies.train_counts}
+        return pa.table(
+            {
+                "label": tallies.labels.ids,
+                "name": tallies.labels.names,
+                **train,
+                "positives": positives,
+                "predicted": predicted,
+                "tp": hits,
+                "fp": predicted - hits,
+                "fn": positives - hits,
+                "tn": n - predicted - positives + hits,
+                **label_metrics(predicted, hits, positives, n, tallies.beta),
+            }
+        )
+
+    def bins(self, k: int | None = None, bins: int = 5) -> pa.Table:
+        """What frequent and rare labels add to P@k, in bins of equally many training positives.
+
+        Parameters
+        ----------
+        k : int, optional
+            One of the cutoffs; the largest by default.
+        bins : int
+            How many; 3 are head, torso and tail.
+
+        Returns
+        -------
+        Arrow table
+            One row a bin, the most frequent labels first: `bin` from 1, how many `labels`, their
+            `train` positives in all, and of this test set `positives`, `predicted`, `hits`,
+            the `contribution` to P@k (these add up to it), micro-averaged `P` and `R`, and over
+            the labels of the bin `macro-F1` and `coverage`.
+        """
+        tallies, place, k = self._at(k)
+        if tallies.train_counts is None:
+            raise ParameterError("give train_labels to evaluate: bins are of training frequency")
+        if bins < 1:
+            raise ParameterError(f"bins must be an integer of at least 1, not {bins!r}")
+        number = equal_volumes(tallies.train_counts, bins)
+        hits, predicted = tallies.hits[place], tallies.predicted[place]
+        f1 = ratio(2 * hits, predicted + tallies.positives)
+
+        def total(values: np.ndarray) -> np.ndarray:
+            return np.bincount(number, weights=values, minlength=bins)
+
+        labels = np.bincount(number, minlength=bins)
+        counts = {
+            "labels": labels,
+            "train": total(tallies.train_counts),
+            "positives": total(tallies.positives),
+            "predicted": total(predicted),
+            "hits": total(hits),
+        }
+        return pa.table(
+            {
+                "bin": np.arange(1, bins + 1),
+                **{name: values.astype(np.int64) for name, values in counts.items()},
+                "contribution": counts["hits"] / (self.rows * k),
+                "P": ratio(counts["hits"], counts["predicted"]),
+                "R": ratio(counts["hits"], counts["positives"]),
+                "macro-F1": ratio(total(f1), labels),
+                "coverage": ratio(total(hits > 0), labels),
+            }
+        )
+
+    def reliability(
+        self, k: int | None = None, *, bins: int = BINS, mass: bool = False
+    ) -> pa.Table:
+        """Probabilities against hit rates, as `megalabel.metrics.reliability` gives them.
+
+        Parameters
+        ----------
+        k : int, optional
+            One of the cutoffs; the largest by default.
+        bins : int
+            How many; of equal width there are always 15.
+        mass : bool
+            Bins of equally many pairs rather than of equal width.
+        """
+        tallies, place, _ = self._at(k)
+        if tallies.cells is None:
+            raise ParameterError("give probabilities=True to evaluate: scores may be anything")
+        if mass:
+            return equal_mass(tallies.cells[place], bins).table()
+        if bins != BINS:
+            raise ParameterError(f"bins of equal width are {BINS}, not {bins!r}")
+        return equal_width(tallies.cells[place]).table()
+
+    def intervals(
+        self, *, confidence: float = 0.95, samples: int = 1000, seed: int = 0
+    ) -> dict[str, tuple[float, float]]:
+        """Bootstrap confidence intervals over texts, by name.
+
+        They are there for metrics made of sums over texts: not for macro metrics, coverage and
+        binned calibration errors, which a resampled test set is biased for.
+
+        Parameters
+        ----------
+        confidence : float
+            The share of samples inside.
+        samples : int
+            How many test sets are drawn, with replacement.
+        seed : int
+            The same seed draws the same texts.
+        """
+        check_options(samples, confidence)
+        found = {}
+        for name, values in self.sampled(samples=samples, seed=seed).items():
+            low, high = percentiles(values, confidence)
+            found[name] = (float(low), float(high))
+        return found
+
+    def sampled(self, *, samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """The values of test sets drawn with replacement, by name: (samples,) each."""
+        tallies = self._held()
+        groups = tallies.used_groups
+        pieces = [tallies.of_rows(sums) for sums in sampled_sums(groups, samples, seed)]
+        return {
+            f"{name}@{cutoff}": np.concatenate([piece[name][:, i] for piece in pieces])
+            for name in pieces[0]
+            for i, cutoff in enumerate(tallies.cutoffs)
+            if f"{name}@{cutoff}" in self
+        }
+
+    def compare(
+        self,
+        other: Evaluation,
+        *,
+        confidence: float = 0.95,
+        samples: int = 1000,
+        seed: int = 0,
+    ) -> Comparison:
+        """This evaluation beside another: differences and, on the same texts, a paired test.
+
+        Both are measured on the same test sets, drawn with replacement; see `intervals` for the
+        parameters and for which metrics.
+        """
+        check_options(samples, confidence)
+        first = second = None
+        if self._tallies is not None and self._same_texts(other):
+            first = self.sampled(samples=samples, seed=seed)
+            second = other.sampled(samples=samples, seed=seed)
+        return Comparison(self, other, first, second, confidence)
+
+    # ------------------------------------------------------------ there and back
+    def to_dict(self, percent: bool = False, *, tables: bool = False) -> dict[str, Any]:
+        """Values and `rows`, ready for JSON; as fractions, or rounded in percent for people.
+
+        With `tables` also `intervals` (in percent too, if asked for), `bins` and `reliability`
+        by cutoff (always fractions), as far as there are any, and `warnings`.
+        """
+        shown: dict[str, Any] = {name: self._rounded(name, v, percent) for name, v in self.items()}
+        shown["rows"] = self.rows
+        if not tables:
+            return shown
+        if self._tallies is not None:
+            shown["intervals"] = {
+                name: [self._rounded(name, end, percent) for end in ends]
+                for name, ends in self.intervals().items()
+            }
+            if self._tallies.train_counts is not None:
+                shown["bins"] = {str(k): self.bins(k).to_pylist() for k in self.cutoffs}
+            if self._tallies.cells is not None:
+                shown["reliability"] = {
+                    str(k): self.reliability(k).to_pylist() for k in self.cutoffs
+                }
+        return shown | {"warnings": self.warnings}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Back from `to_dict()`."""
-        return cls({k: v for k, v in values.items() if k != "rows"}, rows=values["rows"])
+        """Back from `to_dict()`: the values alone."""
+        numbers = {k: v for k, v in values.items() if k != "rows" and isinstance(v, int | float)}
+        return cls(numbers, rows=values["rows"])
 
-    def compare(self, other: Evaluation) -> Comparison:
-        """This evaluation beside another, with the differences."""
-        return Comparison(self, other)
+    def to_json(self) -> str:
+        """Everything, also what is needed for tables, intervals and comparisons."""
+        tallies = None if self._tallies is None else self._tallies.to_dict()
+        return json.dumps({"values": dict(self), "rows": self.rows, "tallies": tallies})
 
-    def _cells(self) -> list[list[str]]:
-        names = {name: name.partition("@")[::2] for name in self}
-        cutoffs = sorted({cutoff for _, cutoff in names.values()}, key=lambda c: (len(c), c))
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Back from `to_json()`.
+
+        Examples
+        --------
+        >>> evaluation = Evaluation({"P@1": 0.5}, rows=2)
+        >>> Evaluation.from_json(evaluation.to_json()) == evaluation
+        True
+        """
+        state = json.loads(text)
+        tallies = None if state["tallies"] is None else Tallies.from_dict(state["tallies"])
+        return cls(state["values"], state["rows"], tallies=tallies)
+
+    # ------------------------------------------------------------ helpers
+    def _held(self) -> Tallies:
+        if self._tallies is None:
+            raise ParameterError("this evaluation holds values alone: see to_json and evaluate")
+        return self._tallies
+
+    def _at(self, k: int | None) -> tuple[Tallies, int, int]:
+        """The tallies and the place of a cutoff in them, and the cutoff."""
+        tallies = self._held()
+        cutoffs = tallies.cutoffs.tolist()
+        k = cutoffs[-1] if k is None else k
+        if k not in cutoffs:
+            raise ParameterError(f"k must be one of the cutoffs {cutoffs}, not {k!r}")
+        return tallies, cutoffs.index(k), k
+
+    def _same_texts(self, other: Evaluation) -> bool:
+        first, second = self._tallies, other._tallies
+        if first is None or second is None or self.rows != other.rows:
+            return False
+        return first.checksum == second.checksum
+
+    @staticmethod
+    def _rounded(name: str, value: float, as_percent: bool) -> float:
+        return round(percent(name, value), 3) if as_percent else value
+
+    def _shown(self, names: Sequence[str]) -> Shown:
+        parts = {name: name.partition("@")[::2] for name in names}
+        cutoffs = sorted({cutoff for _, cutoff in parts.values()}, key=lambda c: (len(c), c))
         rows: dict[str, dict[str, str]] = {}
-        for name, (metric, cutoff) in names.items():
-            rows.setdefault(metric, {})[cutoff] = f"{100 * self[name]:.2f}"
-        return [
-            [f"% of {self.rows:,} rows", *(f"@{cutoff}" if cutoff else "" for cutoff in cutoffs)],
-            *(
-                [metric, *(cells.get(cutoff, "") for cutoff in cutoffs)]
-                for metric, cells in rows.items()
-            ),
-        ]
-
-
-class Comparison(_Values):
-    """The differences `first - second` of the metrics that two evaluations share.
-
-    Examples
-    --------
-    >>> first, second = Evaluation({"P@1": 0.8}, rows=10), Evaluation({"P@1": 0.75}, rows=10)
-    >>> print(first.compare(second))
-    %    first  second  difference
-    P@1  80.00   75.00       +5.00
-    """
-
-    def __init__(self, first: Evaluation, second: Evaluation) -> None:
-        super().__init__({name: first[name] - second[name] for name in first if name in second})
-        if not self:
-            raise ParameterError(f"no metric in common: {list(first)} and {list(second)}")
-        self.first, self.second = first, second
-
-    def __repr__(self) -> str:
-        return f"Comparison({', '.join(f'{name}={v:+.4f}' for name, v in self.items())})"
-
-    def _cells(self) -> list[list[str]]:
-        return [
-            ["%", "first", "second", "difference"],
-            *(
-                [
-                    name,
-                    f"{100 * self.first[name]:.2f}",
-                    f"{100 * self.second[name]:.2f}",
-                    f"{100 * difference:+.2f}",
-                ]
-                for name, difference in self.items()
-            ),
-        ]
+        for name, (metric, cutoff) in parts.items():
+            rows.setdefault(metric, {})[cutoff] = f"{percent(name, self[name]):.2f}"
+        header = f"% of {self.rows:,} rows"
+        cells = [[header, *(f"@{cutoff}" if cutoff else "" for cutoff in cutoffs)]]
+        cells += [[metric, *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()]
+        return Shown(cells, self.warnings if any("-raw" in name for name in names) else ())

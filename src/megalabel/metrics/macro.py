@@ -1,0 +1,63 @@
+"""Metrics of each label, their means over all labels, and what frequent and rare labels add.
+
+A label's confusion counts are those of the top-k lists: tp, fp, fn and tn texts. 0/0 is 0, so a
+label without positives has a recall of 0, and one that is never predicted a precision of 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from megalabel.metrics.instance import ratio
+
+
+def label_metrics(
+    predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int, beta: float
+) -> dict[str, np.ndarray]:
+    """Metrics by name from the counts of labels, (..., labels)."""
+    tp, fp, fn = hits, predicted - hits, positives - hits
+    precision, recall = ratio(tp, predicted), ratio(tp, positives)
+    specificity = ratio(n - tp - fp - fn, n - positives)
+    square = beta * beta
+    found = {"P": precision, "R": recall, "F1": ratio(2 * tp, predicted + positives)}
+    if beta != 1:
+        found[f"F{beta:g}"] = ratio((1 + square) * tp, predicted + square * positives)
+    return found | {
+        "balanced-accuracy": (recall + specificity) / 2,
+        "G-mean": np.sqrt(recall * specificity),
+        "H-mean": ratio(2 * recall * specificity, recall + specificity),
+        "Fowlkes-Mallows": np.sqrt(precision * recall),
+        "Jaccard": ratio(tp, tp + fp + fn),
+    }
+
+
+def macro_metrics(
+    predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int, beta: float
+) -> dict[str, np.ndarray]:
+    """The means over all labels, and the share of labels that are hit, for (cutoffs, labels)."""
+    found: dict[str, list[float]] = {}
+    for at_cutoff in zip(predicted, hits, strict=True):  # one at a time: labels may be millions
+        for name, values in label_metrics(*at_cutoff, positives, n, beta).items():
+            found.setdefault(f"macro-{name}", []).append(float(values.mean()))
+    found["coverage"] = [float((row > 0).mean()) for row in hits]
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def equal_volumes(train_counts: np.ndarray, bins: int) -> np.ndarray:
+    """The bin of each label, 0 for the most frequent, so that bins hold equally many positives.
+
+    Labels are lined up from frequent to rare, equal ones by number; a label belongs where the
+    positives of those before it end. So the most frequent label is always in the first bin, a
+    label larger than a bin leaves the next one empty, and labels never seen are in the last.
+
+    Examples
+    --------
+    >>> equal_volumes(np.array([1, 6, 2, 3, 0]), 2).tolist()
+    [1, 0, 1, 1, 1]
+    """
+    order = np.argsort(-train_counts, kind="stable")
+    before = np.cumsum(train_counts[order]) - train_counts[order]
+    found = np.empty(len(order), np.int64)
+    found[order] = np.minimum(bins * before // max(int(train_counts.sum()), 1), bins - 1)
+    found[train_counts == 0] = bins - 1
+    return found

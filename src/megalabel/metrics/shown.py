@@ -1,0 +1,92 @@
+"""Values by name, and tables of them for people."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from megalabel.errors import ParameterError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE")
+"""The metrics that are shown first."""
+
+NOT_PERCENT = ("log-loss",)
+"""Metrics that are not fractions and are shown as they are."""
+
+
+def percent(name: str, value: float) -> float:
+    """A metric's value as it is shown: in percent, if it is a fraction."""
+    return value if name.partition("@")[0] in NOT_PERCENT else 100 * value
+
+
+class Shown:
+    """A table of cells, the header first, with notes below; in a terminal with colours too."""
+
+    def __init__(self, cells: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
+        self.cells, self.notes = cells, notes
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self.cells, strict=True)]
+        lines = (
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in self.cells
+        )
+        return "\n".join([*(line.rstrip() for line in lines), *self.notes])
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.markup import escape
+        from rich.table import Table
+
+        header, *rows = self.cells
+        table = Table(header[0])
+        for name in header[1:]:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        return Group(table, *(f"[yellow]{escape(note)}[/]" for note in self.notes))
+
+
+class Values(Mapping[str, float]):
+    """Values by name that print as a table."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = {str(name): float(value) for name, value in values.items()}
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._values:
+            raise KeyError(f"{name!r} was not measured; there are {', '.join(self._values)}")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @abstractmethod
+    def _shown(self, names: Sequence[str]) -> Shown:
+        """A table of these values."""
+
+    def table(self, *metrics: str) -> Shown:
+        """A table of some metrics (`"P"`, `"macro-F1"`, …), or of all."""
+        names = self._of(metrics) if metrics else list(self)
+        if not names:
+            raise ParameterError(f"none of {', '.join(metrics)} was measured")
+        return self._shown(names)
+
+    def __str__(self) -> str:
+        return str(self._shown(self._headline()))
+
+    def __rich__(self) -> Group:
+        return self._shown(self._headline()).__rich__()
+
+    def _of(self, metrics: Sequence[str]) -> list[str]:
+        return [name for name in self if name.partition("@")[0] in metrics]
+
+    def _headline(self) -> list[str]:
+        return self._of(HEADLINE) or list(self)

@@ -1,0 +1,153 @@
+"""What is counted of a ranking, and all that its metrics need: small, exact, and serialisable."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from megalabel._native import sample_groups
+from megalabel.data import LabelSet
+from megalabel.errors import DataError
+from megalabel.metrics.instance import ROW_SUMS, SUMS_BEFORE, row_metrics
+from megalabel.metrics.macro import macro_metrics
+from megalabel.metrics.reliability import equal_mass, equal_width
+
+
+@dataclass
+class Tallies:
+    """Sums and counts over all rows of a test set; `width` is the number of labels of the truth.
+
+    Attributes
+    ----------
+    cutoffs : int64 array
+        The rising cutoffs.
+    beta : float
+        That of macro-F-beta.
+    labels : LabelSet
+        The labels of the truth: those of the ranking, then those unknown to it.
+    sums : float64 array (groups, sums)
+        Sums of the rows' own values by group of rows, of which samples are drawn.
+    predicted, hits : int64 array (cutoffs, width)
+        How many of the top-k lists hold a label, and are right about it.
+    positives : int64 array (width,)
+        How many rows carry a label.
+    checksum : int
+        Of the rows' numbers of labels, to tell one test set from another.
+    weighted : bool
+        Whether propensities are known.
+    cells : int64 array (cutoffs, cells, 3), optional
+        The reliability of the probabilities; see `megalabel.metrics.reliability.cells_at`.
+    train_counts : int64 array (width,), optional
+        How many training rows carry a label.
+    """
+
+    cutoffs: np.ndarray
+    beta: float
+    labels: LabelSet
+    sums: np.ndarray
+    predicted: np.ndarray
+    hits: np.ndarray
+    positives: np.ndarray
+    checksum: int = 0
+    weighted: bool = False
+    cells: np.ndarray | None = None
+    train_counts: np.ndarray | None = None
+
+    @classmethod
+    def empty(cls, cutoffs: np.ndarray, beta: float, labels: LabelSet) -> Self:
+        """Nothing counted yet."""
+        columns = SUMS_BEFORE + len(ROW_SUMS) * len(cutoffs)
+        shape = (len(cutoffs), len(labels))
+        return cls(
+            cutoffs=cutoffs,
+            beta=beta,
+            labels=labels,
+            sums=np.zeros((sample_groups(), columns)),
+            predicted=np.zeros(shape, np.int64),
+            hits=np.zeros(shape, np.int64),
+            positives=np.zeros(shape[1], np.int64),
+        )
+
+    @property
+    def rows(self) -> int:
+        """How many rows were counted."""
+        return int(self.sums[:, 0].sum())
+
+    @property
+    def used_groups(self) -> np.ndarray:
+        """The sums of the groups that have rows: all of one row each, while there are few."""
+        return self.sums[self.sums[:, 0] > 0]
+
+    def of_rows(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """The metrics that are made of sums over rows, from these or from a sample's."""
+        return row_metrics(
+            sums,
+            self.cutoffs.tolist(),
+            weighted=self.weighted,
+            probabilities=self.cells is not None,
+        )
+
+    def values(self) -> dict[str, float]:
+        """All metrics by name and cutoff."""
+        found = self.of_rows(self.sums.sum(axis=0))
+        found |= macro_metrics(self.predicted, self.hits, self.positives, self.rows, self.beta)
+        if self.cells is not None:
+            for name, bins in (("ECE", equal_width), ("ACE", equal_mass)):
+                errors = [bins(cells).expected_calibration_error() for cells in self.cells]
+                found[name] = np.array(errors)
+        return {
+            f"{name}@{k}": float(value)
+            for name, at in found.items()
+            for k, value in zip(self.cutoffs, at, strict=True)
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: arrays as base64 of their compressed bytes."""
+        state: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                data = zlib.compress(np.ascontiguousarray(value).tobytes(), 1)
+                shape, kind = list(value.shape), value.dtype.str
+                value = {"shape": shape, "type": kind, "data": base64.b64encode(data).decode()}
+            elif isinstance(value, LabelSet):
+                value = {"ids": value.ids.to_pylist(), "names": value.names.to_pylist()}
+            state[field.name] = value
+        return state
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Back from `to_dict`."""
+        values = dict(state)
+        values["labels"] = LabelSet(**values["labels"])
+        for name, value in values.items():
+            if isinstance(value, dict) and "data" in value:
+                values[name] = _array(value, name)
+        found = cls(**values)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        like = self.empty(self.cutoffs, self.beta, self.labels)
+        for name in ("sums", "predicted", "hits", "positives"):
+            expected, found = getattr(like, name), getattr(self, name)
+            if found.shape != expected.shape or found.dtype != expected.dtype:
+                raise DataError(
+                    f"an evaluation's {name} are {found.dtype} {found.shape}, "
+                    f"not {expected.dtype} {expected.shape}"
+                )
+
+
+def _array(value: Mapping[str, Any], name: str) -> np.ndarray:
+    if value["type"] not in ("<i8", "<f8"):
+        raise DataError(f"an evaluation's {name} are of type {value['type']!r}")
+    size = 8 * int(np.prod(value["shape"]))
+    unpacked = zlib.decompressobj().decompress(base64.b64decode(value["data"]), size + 1)
+    if len(unpacked) != size:
+        raise DataError(f"an evaluation's {name} do not fill {value['shape']}")
+    return np.frombuffer(unpacked, value["type"]).reshape(value["shape"])
