@@ -85,7 +85,7 @@ def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
     with pytest.raises(ValueError, match=r"truth|scores"):
         _native.drop_labels(ids, scores, 2, *cells)
     with pytest.raises(ValueError, match=r"truth|scores"):
-        _native.reliability_sums(ids, scores, 2, *cells, 2, 15)
+        _native.reliability_cells(ids, scores, 2, *cells, np.array([2]), 15)
 
 
 def test_a_table_has_a_list_of_names_and_scores_a_text():

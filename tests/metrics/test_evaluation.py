@@ -31,25 +31,80 @@ def matrix(sets, width):
     return csr_matrix(y)
 
 
-def slow(lists, sets, ks, inverse):
+def divided(a, b):
+    return a / b if b else 0.0
+
+
+def slow(lists, sets, ks, inverse, width):
     """The definitions, word for word."""
-    n, values = len(lists), {}
+    values = {}
     for k in ks:
-        p = r = ndcg = gained = attainable = 0.0
-        for ranked_labels, truth in zip(lists, sets, strict=True):
-            top = ranked_labels[:k]
-            hits = [label in truth for label in top]
-            p += sum(hits) / k
-            r += sum(hits) / len(truth) if truth else 0
-            dcg = sum(hit / math.log2(j + 2) for j, hit in enumerate(hits))
-            ideal = sum(1 / math.log2(j + 2) for j in range(min(k, len(truth))))
-            ndcg += dcg / ideal if truth else 0
-            gained += sum(inverse[label] for label in top if label in truth)
-            attainable += sum(sorted((inverse[label] for label in truth), reverse=True)[:k])
-        values |= {f"P@{k}": p / n, f"R@{k}": r / n, f"nDCG@{k}": ndcg / n}
-        values[f"PSP@{k}"] = gained / attainable if attainable else 0.0
-        values[f"PSP-raw@{k}"] = gained / k / n
+        rows = list(zip([row[:k] for row in lists], sets, strict=True))
+        for name, value in (slow_rows(rows, k, inverse) | slow_labels(rows, width)).items():
+            values[f"{name}@{k}"] = value
     return values
+
+
+def slow_rows(rows, k, inverse):
+    n = len(rows)
+    sums = dict.fromkeys(("P", "R", "F1", "nDCG", "MRR", "abandonment"), 0.0)
+    gained, attainable = np.zeros(3), np.zeros(3)
+    for top, truth in rows:
+        hits = [label in truth for label in top]
+        discounts = [1 / math.log2(j + 2) for j in range(max(k, len(top)))]
+        ideal = sum(discounts[: len(truth)][:k])
+        p, r = sum(hits) / k, divided(sum(hits), len(truth))
+        sums["P"] += p
+        sums["R"] += r
+        sums["F1"] += divided(2 * p * r, p + r)
+        dcg = sum(d for d, hit in zip(discounts, hits, strict=False) if hit)
+        sums["nDCG"] += divided(dcg, ideal)
+        sums["MRR"] += 1 / (hits.index(True) + 1) if any(hits) else 0
+        sums["abandonment"] += not any(hits)
+        best = sorted((inverse[label] for label in truth), reverse=True)[:k]
+        worth = [inverse[label] * hit for label, hit in zip(top, hits, strict=True)]
+        for total, found in ((gained, worth), (attainable, best)):
+            total += [
+                sum(found),
+                divided(sum(found), len(truth)),
+                divided(sum(w * d for w, d in zip(found, discounts, strict=False)), ideal),
+            ]
+    values = {name: total / n for name, total in sums.items()}
+    for i, (name, scale) in enumerate((("PSP", k), ("PSR", 1), ("PSnDCG", 1))):
+        values[name] = divided(gained[i], attainable[i])
+        values[f"{name}-raw"] = gained[i] / n / scale
+    tp = sum(len(set(top) & truth) for top, truth in rows)
+    predicted, positives = (sum(len(row[i]) for row in rows) for i in (0, 1))
+    values["micro-P"], values["micro-R"] = divided(tp, predicted), divided(tp, positives)
+    values["micro-F1"] = divided(
+        2 * values["micro-P"] * values["micro-R"], values["micro-P"] + values["micro-R"]
+    )
+    return values
+
+
+def slow_labels(rows, width, beta=2.0):
+    found, covered = {}, 0
+    for label in range(width):
+        tp = sum(label in top and label in truth for top, truth in rows)
+        fp = sum(label in top and label not in truth for top, truth in rows)
+        fn = sum(label not in top and label in truth for top, truth in rows)
+        tn = len(rows) - tp - fp - fn
+        p, r, s = divided(tp, tp + fp), divided(tp, tp + fn), divided(tn, tn + fp)
+        of_label = {
+            "P": p,
+            "R": r,
+            "F1": divided(2 * p * r, p + r),
+            "F2": divided((1 + beta**2) * p * r, beta**2 * p + r),
+            "balanced-accuracy": (r + s) / 2,
+            "G-mean": math.sqrt(r * s),
+            "H-mean": 2 / (1 / r + 1 / s) if r and s else 0.0,
+            "Fowlkes-Mallows": math.sqrt(p * r),
+            "Jaccard": divided(tp, tp + fp + fn),
+        }
+        for name, value in of_label.items():
+            found[f"macro-{name}"] = found.get(f"macro-{name}", 0) + value / width
+        covered += tp > 0
+    return found | {"coverage": covered / width}
 
 
 def test_published_toy():
@@ -90,7 +145,7 @@ def test_agrees_with_the_definitions(case):
     found = evaluate(
         ranked(lists, known), matrix(sets, width), propensities=1 / np.array(inverse), k=ks
     )
-    expected = slow(lists, sets, ks, inverse)
+    expected = slow(lists, sets, ks, inverse, width)
     assert set(found) == set(expected)
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
@@ -107,7 +162,7 @@ def test_many_rows_agree_with_the_definitions():
     lists, sets = large(10_000)
     p = jpv(np.arange(40), 1000)
     found = evaluate(ranked(lists, 40), matrix(sets, 40), propensities=p, k=(1, 5, 10))
-    for name, value in slow(lists, sets, (1, 5, 10), 1 / p).items():
+    for name, value in slow(lists, sets, (1, 5, 10), 1 / p, 40).items():
         assert found[name] == pytest.approx(value, rel=1e-12)
 
 
@@ -132,14 +187,23 @@ def test_a_perfect_ranking_is_exactly_one():
     assert found["P@3"] == pytest.approx(4 / 6)
 
 
+def nothing_found(found):
+    """Whether there were no hits; a right answer of "no" counts in balanced accuracy alone."""
+    values = {name.partition("@")[0]: value for name, value in found.items()}
+    assert values.pop("abandonment") == 1
+    assert values.pop("macro-balanced-accuracy") <= 0.5
+    return set(values.values()) == {0}
+
+
 def test_rows_without_labels_count_as_zero():
     found = evaluate(ranked([[0], [0]], 1), matrix([{0}, set()], 1), k=1)
-    assert found.to_dict() == {"P@1": 0.5, "R@1": 0.5, "nDCG@1": 0.5, "rows": 2}
+    for name in ("P@1", "R@1", "nDCG@1", "MRR@1", "abandonment@1"):
+        assert found[name] == 0.5
 
 
 def test_no_labels_at_all_give_zero():
     found = evaluate(ranked([[0]], 2), matrix([set()], 2), propensities=[0.5, 0.5], k=1)
-    assert set(found.values()) == {0}
+    assert nothing_found(found)
 
 
 def test_fewer_columns_than_k_still_divide_by_k():
@@ -148,13 +212,13 @@ def test_fewer_columns_than_k_still_divide_by_k():
 
 def test_a_ranking_without_columns():
     found = evaluate(ranked([[], []], 3, width=0), matrix([{0}, {1}], 3), k=1)
-    assert set(found.values()) == {0}
+    assert nothing_found(found)
 
 
 def test_padding_never_hits_a_label_of_its_number():
     # label 2 is unknown to the ranking, whose padding is the number 2
     found = evaluate(ranked([[0], []], 2, width=3), matrix([{2}, {2}], 3), k=(1, 3))
-    assert set(found.values()) == {0}
+    assert nothing_found(found)
 
 
 def test_unknown_labels_count_but_cannot_be_hit():
@@ -263,7 +327,7 @@ def test_cutoffs_may_be_given_in_any_order():
         ({"propensities": [0.5]}, ShapeError, r"\(1,\).*\(2, 2\)"),
         ({"propensities": [0.5, 0]}, ParameterError, "above 0"),
         ({"propensities": [0.5, np.nan]}, ParameterError, "above 0"),
-        ({"propensities": [1, 1], "train_labels": ([1, 1], 2)}, ParameterError, "not both"),
+        ({"beta": 0}, ParameterError, "beta"),
         ({"train_labels": ([1], 2)}, ShapeError, r"\(1,\).*2 and the truth 2"),
         ({"train_labels": csr_matrix((4, 3))}, ShapeError, r"\(3,\)"),
         ({"train_labels": ([1, 3], 2)}, ParameterError, "from 0 to n = 2"),
@@ -309,8 +373,42 @@ def test_truth_that_is_not_a_number():
     ],
 )
 def test_the_kernel_refuses_arrays_that_lie(indptr, indices, cutoffs, weights):
+    before = np.zeros((_native.sample_groups(), 2 + 15 * len(cutoffs)))
+    ids, scores = np.zeros((2, 1), np.int32), np.empty((0, 0), np.float32)
+    arrays = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
+    cutoffs, weights = np.array(cutoffs, np.int64), np.array(weights, float)
     with pytest.raises(ValueError, match=r"truth|weights|cutoffs"):
-        _native.ranking_sums(
-            np.zeros((2, 1), np.int32), 2, np.array(indptr), np.array(indices, np.int32),
-            np.ones(len(indices), np.uint8), np.array(cutoffs, np.int64), np.array(weights, float),
-        )  # fmt: skip
+        _native.add_row_sums(before, 0, ids, scores, 2, *arrays, cutoffs, weights)
+    if not len(weights):
+        with pytest.raises(ValueError, match=r"truth|cutoffs"):
+            _native.label_counts(ids, 2, *arrays, cutoffs, 2)
+        with pytest.raises(ValueError, match=r"truth|cutoffs"):
+            _native.reliability_cells(ids, np.zeros((2, 1), np.float32), 2, *arrays, cutoffs, 15)
+
+
+def test_the_kernels_refuse_labels_and_sums_that_do_not_fit():
+    ids, none = np.zeros((1, 1), np.int32), np.empty((0, 0), np.float32)
+    arrays = np.array([0, 1]), np.array([5], np.int32), np.ones(1, np.uint8)
+    cutoffs, weights = np.array([1]), np.empty(0)
+    for labels, width in ((2, 2), (7, 6)):
+        with pytest.raises(ValueError, match="truth"):
+            _native.label_counts(ids, labels, *arrays, cutoffs, width)
+    for shape in ((4096, 3), (10, 17)):
+        with pytest.raises(ValueError, match="sums before"):
+            _native.add_row_sums(np.zeros(shape), 0, ids, none, 9, *arrays, cutoffs, weights)
+
+
+def test_own_propensities_leave_the_training_counts_to_the_bins():
+    ranking, truth = ranked([[0, 1], [1, 0]], 2), matrix([{0}, {0, 1}], 2)
+    own = evaluate(ranking, truth, propensities=[1, 0.5], train_labels=([3, 1], 5))
+    assert own["PSP@1"] == evaluate(ranking, truth, propensities=[1, 0.5])["PSP@1"]
+    assert own.bins(k=1, bins=2)["train"].to_pylist() == [3, 1]
+
+
+def test_unnormalised_values_above_1_are_warned_of():
+    ranking, truth = ranked([[0, 2, 1], [0, 1, 2]], 3), matrix([{0, 1}, {2}], 3)
+    found = evaluate(ranking, truth, propensities=[1, 1 / 2, 1 / 10], k=(1, 3))
+    assert len(found.warnings) == 1
+    assert "propensities do not fit" in str(found)
+    assert not evaluate(ranking, truth, k=3).warnings
+    assert not evaluate(ranking, truth, propensities=[1, 1, 1], k=3).warnings

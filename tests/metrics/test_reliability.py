@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from megalabel.data import LabelSet, Ranking
@@ -66,3 +68,67 @@ def test_scores_that_are_not_probabilities(score):
 def test_bad_bins():
     with pytest.raises(ParameterError, match="bins"):
         reliability(Ranking([[0]], [[1]], LabelSet.numbered(1)), csr_matrix((1, 1)), bins=0)
+
+
+@st.composite
+def pairs(draw):
+    special = st.sampled_from([0.0, 1.0, 0.5, 2.0**-24, 2.0**-25, 1e-30, *np.arange(16) / 15])
+    rows = draw(st.lists(st.tuples(st.floats(0, 1, width=32) | special, st.booleans()), min_size=1))
+    confidence, hit = zip(*rows, strict=True)
+    return np.array(confidence, np.float32), np.array(hit)
+
+
+@given(pairs(), st.integers(1, 20))
+@settings(max_examples=200)
+def test_bins_agree_with_the_plainest_way(case, bins):
+    confidence, hit = case
+    n = len(hit)
+    ranking = Ranking(np.zeros((n, 1)), confidence[:, None], LabelSet.numbered(1))
+    truth = csr_matrix(hit[:, None])
+    table = reliability(ranking, truth, k=1, bins=bins).to_pydict()
+    wide = confidence.astype(float)
+    number = np.minimum((wide * bins).astype(int), bins - 1)
+    assert table["count"] == np.bincount(number, minlength=bins).tolist()
+    for b in range(bins):
+        inside = number == b
+        if inside.any():
+            assert table["confidence"][b] == pytest.approx(wide[inside].mean(), abs=1e-14)
+            assert table["hit_rate"][b] == pytest.approx(hit[inside].mean(), rel=1e-12)
+    found = evaluate(ranking, truth, k=1, probabilities=True)
+    assert found["Brier@1"] == pytest.approx(((wide - hit) ** 2).mean(), rel=1e-12, abs=1e-15)
+    clipped = np.clip(np.where(hit, wide, 1 - wide), 2.0**-23, 1 - 2.0**-23)
+    assert found["log-loss@1"] == pytest.approx(-np.log(clipped).mean(), rel=1e-12)
+    assert found["ACE@1"] == pytest.approx(slow_adaptive(wide, hit), abs=1e-12)
+
+
+def slow_adaptive(confidence, hit, bins=15):
+    """Bins of equal mass; what agrees in ten binary digits (and in the bin of ECE) is tied."""
+    fraction, exponent = np.frexp(confidence)
+    tied = list(zip(
+        np.where(confidence < 2.0**-24, -99, exponent),
+        np.where(confidence < 2.0**-24, 0, np.floor(fraction * 2048)),
+        np.minimum((confidence * 15).astype(int), 14),
+        strict=True,
+    ))  # fmt: skip
+    gaps, n = {}, len(hit)
+    for i, cell in enumerate(tied):
+        before = sum(other < cell for other in tied)
+        gaps[before * bins // n] = gaps.get(before * bins // n, 0) + confidence[i] - hit[i]
+    return sum(map(abs, gaps.values())) / n
+
+
+def test_equal_mass_is_the_textbooks_when_nothing_is_tied():
+    confidence = np.linspace(0.05, 0.95, 60, dtype=np.float32)[::-1]
+    hit = np.random.default_rng(0).random(60) < confidence**2
+    ranking = Ranking(np.arange(60)[None], confidence[None], LabelSet.numbered(60))
+    found = evaluate(ranking, csr_matrix(hit[None]), k=60, probabilities=True)
+    parts = zip(np.split(confidence.astype(float), 15), np.split(hit, 15), strict=True)
+    assert found["ACE@60"] == pytest.approx(
+        sum(abs((c - h).sum()) for c, h in parts) / 60, rel=1e-12
+    )
+
+
+def test_brier_of_the_published_toy():
+    ranking = Ranking([[0, 1, 2, 3, 4, 5]], [[0.9] * 4 + [0.6] * 2], LabelSet.numbered(6))
+    found = evaluate(ranking, csr_matrix([[1, 1, 1, 0, 1, 0]]), k=6, probabilities=True)
+    assert found["Brier@6"] == pytest.approx(0.22667, abs=1e-5)

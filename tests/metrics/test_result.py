@@ -24,12 +24,20 @@ def test_is_a_mapping(evaluation):
 
 
 def test_prints_a_table(evaluation):
-    assert str(evaluation).splitlines() == [
+    assert str(evaluation.table()).splitlines() == [
         "% of 12,345 rows            @1      @5    @10",
         "P                        82.13  100.00  50.00",
         "PSP-raw                         250.00",
         "micro-F1          33.33",
+        "PSP-raw@5 is 250.0 %: above 100 %, propensities do not fit the data",
     ]
+    assert "micro-F1" not in str(evaluation)  # the headline
+    assert str(evaluation.table("P")).splitlines() == [
+        "% of 12,345 rows     @1      @5    @10",
+        "P                 82.13  100.00  50.00",
+    ]
+    with pytest.raises(ParameterError, match="MRR"):
+        evaluation.table("MRR")
 
 
 def test_shows_the_same_table_in_a_terminal(evaluation):

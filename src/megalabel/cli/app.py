@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel.cli import EXIT_CODES, corpora, demonstration, models, planning, shaping
+from megalabel.cli import EXIT_CODES, corpora, demonstration, evaluating, models, planning, shaping
 
 app = typer.Typer(
     help="Tag texts with the right few of thousands to millions of labels.",
@@ -41,7 +41,7 @@ def options(
 for command in (
     models.train,
     models.tag,
-    models.evaluate,
+    evaluating.evaluate,
     shaping.merge,
     shaping.prune,
     corpora.info,

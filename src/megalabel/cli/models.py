@@ -1,4 +1,4 @@
-"""train, tag, evaluate: what is done with a model."""
+"""train, tag: what is done with a model."""
 
 from __future__ import annotations
 
@@ -105,34 +105,6 @@ def train(
     facts |= {"seconds": output.duration(seconds), "bytes": output.size(folder_bytes(out))}
     output.show_facts(f"Trained {out}", facts)
     output.show_held_out(tagger.metrics_)
-
-
-def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
-    k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
-    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
-    threads: Threads = None,
-    skip_bad: SkipBad = False,
-    as_json: Json = False,
-) -> None:
-    """Measure a model on the test part of a corpus, in percent.
-
-    [dim]megalabel evaluate model data/ --json[/]
-    """
-    use_threads(threads)
-    tagger = Tagger.load(model)
-    corpus = read(folder, part, skip_bad)
-    started = time.perf_counter()
-    result = tagger.evaluate(corpus, k=cutoffs(k))
-    seconds = time.perf_counter() - started
-    if as_json:
-        more = {"labels": len(tagger.labels), "seconds": round(seconds, 3)}
-        output.show_json(result.to_dict(percent=True) | {"split": corpus.source["split"]} | more)
-        return
-    output.console.print(f"[bold]{escape(str(model))} on {escape(corpus.source['path'])}[/]")
-    output.console.print(result)
-    output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
 
 
 def tag(

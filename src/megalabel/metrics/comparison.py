@@ -9,7 +9,7 @@ import numpy as np
 
 from megalabel.errors import ParameterError
 from megalabel.metrics.bootstrap import p_values, percentiles
-from megalabel.metrics.shown import Shown, Values, percent
+from megalabel.metrics.shown import Shown, Values, shown_value
 
 if TYPE_CHECKING:
     from megalabel.metrics.result import Evaluation
@@ -58,28 +58,33 @@ class Comparison(Values):
     def __repr__(self) -> str:
         return f"Comparison({', '.join(f'{name}={v:+.4f}' for name, v in self.items())})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: values of both, difference, interval and p-value by name."""
-        return {
-            name: {
-                "first": self.first[name],
-                "second": self.second[name],
-                "difference": difference,
-                "interval": self.intervals.get(name),
+    def to_dict(self, percent: bool = False) -> dict[str, Any]:
+        """Ready for JSON: values of both, difference, interval and p-value (or none) by name."""
+
+        def shown(name: str, *values: float) -> list[float]:
+            return [shown_value(name, value, percent) for value in values]
+
+        found: dict[str, Any] = {}
+        for name, difference in self.items():
+            first, second, more = shown(name, self.first[name], self.second[name], difference)
+            found[name] = {
+                "first": first,
+                "second": second,
+                "difference": more,
+                "interval": shown(name, *self.intervals.get(name, ())) or None,
                 "p": self.p_values.get(name),
             }
-            for name, difference in self.items()
-        }
+        return found
 
     def _shown(self, names: Sequence[str]) -> Shown:
         tested = any(name in self.p_values for name in names)
         header = ["%", "first", "second", "difference"]
         cells = [[*header, f"{self.confidence:.0%} interval", "p"] if tested else header]
         for name in names:
-            row = [name, *(f"{percent(name, e[name]):.2f}" for e in (self.first, self.second))]
-            row.append(f"{percent(name, self[name]):+.2f}")
+            row = [name, *(f"{shown_value(name, e[name]):.2f}" for e in (self.first, self.second))]
+            row.append(f"{shown_value(name, self[name]):+.2f}")
             if tested and name in self.p_values:
-                low, high = (percent(name, end) for end in self.intervals[name])
+                low, high = (shown_value(name, end) for end in self.intervals[name])
                 row += [f"{low:+.2f} to {high:+.2f}", f"{self.p_values[name]:.3f}"]
             cells.append(row + [""] * (len(cells[0]) - len(row)))
         return Shown(cells)

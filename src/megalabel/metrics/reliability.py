@@ -21,6 +21,7 @@ from megalabel.metrics.instance import ratio
 BINS = 15
 OCTAVE = 1024  # fine cells; as in native/evaluation.hpp
 LOWEST = 2.0**-24
+CELLS = 24 * OCTAVE + 2 + BINS - 1
 Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
 
@@ -131,7 +132,7 @@ def equal_width(cells: np.ndarray, bins: int = BINS) -> Bins:
     return Bins(edges[:-1], edges[1:], pairs, total, hits)
 
 
-def equal_mass(cells: np.ndarray, bins: int = BINS) -> Bins:
+def equal_mass(cells: np.ndarray) -> Bins:
     """Bins of equally many pairs from cells (cells, 3).
 
     Equal confidences stay together, and so do those that agree in their first ten binary digits:
@@ -142,7 +143,7 @@ def equal_mass(cells: np.ndarray, bins: int = BINS) -> Bins:
     filled = np.flatnonzero(cells[:, 0])
     cells, fine = cells[filled], fine[filled]
     before = np.cumsum(cells[:, 0]) - cells[:, 0]
-    number = before * bins // max(int(cells[:, 0].sum()), 1)
+    number = before * BINS // max(int(cells[:, 0].sum()), 1)
     _, of = np.unique(number, return_inverse=True)
     pairs, total, hits = (
         np.bincount(of, weights=column)

@@ -14,8 +14,8 @@ from megalabel.metrics.bootstrap import check_options, percentiles, sampled_sums
 from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import equal_volumes, label_metrics
-from megalabel.metrics.reliability import BINS, equal_mass, equal_width
-from megalabel.metrics.shown import Shown, Values, percent
+from megalabel.metrics.reliability import equal_mass, equal_width
+from megalabel.metrics.shown import Shown, Values, shown_value
 from megalabel.metrics.tallies import Tallies
 
 
@@ -166,28 +166,20 @@ class Evaluation(Values):
             }
         )
 
-    def reliability(
-        self, k: int | None = None, *, bins: int = BINS, mass: bool = False
-    ) -> pa.Table:
-        """Probabilities against hit rates, as `megalabel.metrics.reliability` gives them.
+    def reliability(self, k: int | None = None, *, mass: bool = False) -> pa.Table:
+        """Probabilities against hit rates in 15 bins, as `megalabel.metrics.reliability` has them.
 
         Parameters
         ----------
         k : int, optional
             One of the cutoffs; the largest by default.
-        bins : int
-            How many; of equal width there are always 15.
         mass : bool
             Bins of equally many pairs rather than of equal width.
         """
         tallies, place, _ = self._at(k)
         if tallies.cells is None:
             raise ParameterError("give probabilities=True to evaluate: scores may be anything")
-        if mass:
-            return equal_mass(tallies.cells[place], bins).table()
-        if bins != BINS:
-            raise ParameterError(f"bins of equal width are {BINS}, not {bins!r}")
-        return equal_width(tallies.cells[place]).table()
+        return (equal_mass if mass else equal_width)(tallies.cells[place]).table()
 
     def intervals(
         self, *, confidence: float = 0.95, samples: int = 1000, seed: int = 0
@@ -246,20 +238,24 @@ class Evaluation(Values):
         return Comparison(self, other, first, second, confidence)
 
     # ------------------------------------------------------------ there and back
-    def to_dict(self, percent: bool = False, *, tables: bool = False) -> dict[str, Any]:
+    def to_dict(
+        self, percent: bool = False, *, tables: bool = False, seed: int = 0
+    ) -> dict[str, Any]:
         """Values and `rows`, ready for JSON; as fractions, or rounded in percent for people.
 
-        With `tables` also `intervals` (in percent too, if asked for), `bins` and `reliability`
-        by cutoff (always fractions), as far as there are any, and `warnings`.
+        With `tables` also `intervals` (of this seed, in percent too if asked for), `bins` and
+        `reliability` by cutoff (always fractions), as far as there are any, and `warnings`.
         """
-        shown: dict[str, Any] = {name: self._rounded(name, v, percent) for name, v in self.items()}
+        shown: dict[str, Any] = {
+            name: shown_value(name, value, percent) for name, value in self.items()
+        }
         shown["rows"] = self.rows
         if not tables:
             return shown
         if self._tallies is not None:
             shown["intervals"] = {
-                name: [self._rounded(name, end, percent) for end in ends]
-                for name, ends in self.intervals().items()
+                name: [shown_value(name, end, percent) for end in ends]
+                for name, ends in self.intervals(seed=seed).items()
             }
             if self._tallies.train_counts is not None:
                 shown["bins"] = {str(k): self.bins(k).to_pylist() for k in self.cutoffs}
@@ -315,16 +311,12 @@ class Evaluation(Values):
             return False
         return first.checksum == second.checksum
 
-    @staticmethod
-    def _rounded(name: str, value: float, as_percent: bool) -> float:
-        return round(percent(name, value), 3) if as_percent else value
-
     def _shown(self, names: Sequence[str]) -> Shown:
         parts = {name: name.partition("@")[::2] for name in names}
         cutoffs = sorted({cutoff for _, cutoff in parts.values()}, key=lambda c: (len(c), c))
         rows: dict[str, dict[str, str]] = {}
         for name, (metric, cutoff) in parts.items():
-            rows.setdefault(metric, {})[cutoff] = f"{percent(name, self[name]):.2f}"
+            rows.setdefault(metric, {})[cutoff] = f"{shown_value(name, self[name]):.2f}"
         header = f"% of {self.rows:,} rows"
         cells = [[header, *(f"@{cutoff}" if cutoff else "" for cutoff in cutoffs)]]
         cells += [[metric, *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()]

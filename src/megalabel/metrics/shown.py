@@ -18,9 +18,11 @@ NOT_PERCENT = ("log-loss",)
 """Metrics that are not fractions and are shown as they are."""
 
 
-def percent(name: str, value: float) -> float:
-    """A metric's value as it is shown: in percent, if it is a fraction."""
-    return value if name.partition("@")[0] in NOT_PERCENT else 100 * value
+def shown_value(name: str, value: float, percent: bool = True) -> float:
+    """A metric's value as people read it: rounded and in percent, if it is a fraction."""
+    if not percent:
+        return value
+    return round(value if name.partition("@")[0] in NOT_PERCENT else 100 * value, 3)
 
 
 class Shown:

@@ -15,7 +15,7 @@ from megalabel.data import LabelSet
 from megalabel.errors import DataError
 from megalabel.metrics.instance import ROW_SUMS, SUMS_BEFORE, row_metrics
 from megalabel.metrics.macro import macro_metrics
-from megalabel.metrics.reliability import equal_mass, equal_width
+from megalabel.metrics.reliability import CELLS, equal_mass, equal_width
 
 
 @dataclass
@@ -134,11 +134,15 @@ class Tallies:
 
     def _check(self) -> None:
         like = self.empty(self.cutoffs, self.beta, self.labels)
-        for name in ("sums", "predicted", "hits", "positives"):
-            expected, found = getattr(like, name), getattr(self, name)
+        like.train_counts = like.positives
+        like.cells = np.zeros((len(self.cutoffs), CELLS, 3), np.int64)
+        for field in fields(self):
+            expected, found = getattr(like, field.name), getattr(self, field.name)
+            if found is None or not isinstance(expected, np.ndarray):
+                continue
             if found.shape != expected.shape or found.dtype != expected.dtype:
                 raise DataError(
-                    f"an evaluation's {name} are {found.dtype} {found.shape}, "
+                    f"an evaluation's {field.name} are {found.dtype} {found.shape}, "
                     f"not {expected.dtype} {expected.shape}"
                 )
 
@@ -147,7 +151,10 @@ def _array(value: Mapping[str, Any], name: str) -> np.ndarray:
     if value["type"] not in ("<i8", "<f8"):
         raise DataError(f"an evaluation's {name} are of type {value['type']!r}")
     size = 8 * int(np.prod(value["shape"]))
-    unpacked = zlib.decompressobj().decompress(base64.b64decode(value["data"]), size + 1)
+    try:
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(value["data"]), size + 1)
+    except (ValueError, zlib.error) as error:
+        raise DataError(f"an evaluation's {name} cannot be unpacked: {error}") from None
     if len(unpacked) != size:
         raise DataError(f"an evaluation's {name} do not fill {value['shape']}")
     return np.frombuffer(unpacked, value["type"]).reshape(value["shape"])
