@@ -9,7 +9,7 @@ import numpy as np
 
 from megalabel.errors import ParameterError
 from megalabel.metrics.bootstrap import p_values, percentiles
-from megalabel.metrics.shown import Shown, Values, shown_value
+from megalabel.metrics.shown import Shown, Values, json_value, shown_value
 
 if TYPE_CHECKING:
     from megalabel.metrics.result import Evaluation
@@ -62,7 +62,7 @@ class Comparison(Values):
         """Ready for JSON: values of both, difference, interval and p-value (or none) by name."""
 
         def shown(name: str, *values: float) -> list[float]:
-            return [shown_value(name, value, percent) for value in values]
+            return [json_value(name, value, percent) for value in values]
 
         found: dict[str, Any] = {}
         for name, difference in self.items():

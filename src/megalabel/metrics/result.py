@@ -15,7 +15,7 @@ from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import equal_volumes, label_metrics
 from megalabel.metrics.reliability import equal_mass, equal_width
-from megalabel.metrics.shown import Shown, Values, shown_value
+from megalabel.metrics.shown import Shown, Values, json_value, shown_value
 from megalabel.metrics.tallies import Tallies
 
 
@@ -247,14 +247,14 @@ class Evaluation(Values):
         `reliability` by cutoff (always fractions), as far as there are any, and `warnings`.
         """
         shown: dict[str, Any] = {
-            name: shown_value(name, value, percent) for name, value in self.items()
+            name: json_value(name, value, percent) for name, value in self.items()
         }
         shown["rows"] = self.rows
         if not tables:
             return shown
         if self._tallies is not None:
             shown["intervals"] = {
-                name: [shown_value(name, end, percent) for end in ends]
+                name: [json_value(name, end, percent) for end in ends]
                 for name, ends in self.intervals(seed=seed).items()
             }
             if self._tallies.train_counts is not None:

@@ -18,11 +18,14 @@ NOT_PERCENT = ("log-loss",)
 """Metrics that are not fractions and are shown as they are."""
 
 
-def shown_value(name: str, value: float, percent: bool = True) -> float:
-    """A metric's value as people read it: rounded and in percent, if it is a fraction."""
-    if not percent:
-        return value
-    return round(value if name.partition("@")[0] in NOT_PERCENT else 100 * value, 3)
+def shown_value(name: str, value: float) -> float:
+    """A metric's value as people read it: in percent, if it is a fraction."""
+    return value if name.partition("@")[0] in NOT_PERCENT else 100 * value
+
+
+def json_value(name: str, value: float, percent: bool) -> float:
+    """A metric's value for JSON: as it is, or rounded and as people read it."""
+    return round(shown_value(name, value), 3) if percent else value
 
 
 class Shown:
