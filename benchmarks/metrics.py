@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 from megalabel import get_threads, set_threads
 from megalabel.calibration import Isotonic
 from megalabel.data import LabelSet, Ranking
-from megalabel.metrics import evaluate
+from megalabel.metrics import Evaluation, Evaluator, evaluate
 
 
 def corpus(rng: np.random.Generator, rows: int, labels: int, per_row: int) -> csr_matrix:
@@ -58,29 +58,54 @@ def memory(field: str) -> float:
 def measure(name: str, run: Callable[[], Any], repeat: int) -> None:
     """Print the median time, and the memory above what was there before."""
     Path("/proc/self/clear_refs").write_text("5")
-    before, seconds = memory("VmRSS"), []
+    before, seconds, used = memory("VmRSS"), [], []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), time.process_time()
         run()
         seconds.append(time.perf_counter() - start)
+        used.append(time.process_time() - begun)
     peak = memory("VmHWM") - before
-    print(f"{name:<44} {statistics.median(seconds):8.3f} s  {max(peak, 0):8.0f} MiB above inputs")
+    print(
+        f"{name:<40} {statistics.median(seconds):7.3f} s  {statistics.median(used):7.3f} CPU s  "
+        f"{max(peak, 0):6.0f} MiB above inputs"
+    )
+
+
+def stream(answers: Ranking, truth: csr_matrix, options: dict[str, Any]) -> Evaluation:
+    """The same from batches."""
+    evaluator, size = Evaluator(**options), -(-len(answers) // 10)
+    for start in range(0, len(answers), size):
+        evaluator.add(answers[start : start + size], truth[start : start + size])
+    return evaluator.result()
+
+
+def whole(answers: Ranking, truth: csr_matrix, options: dict[str, Any]) -> None:
+    """Everything that an evaluation can give."""
+    measured = evaluate(answers, truth, **options)
+    measured.to_dict(tables=True)
+    for cutoff in measured.cutoffs:
+        measured.per_label(cutoff)
 
 
 def time_evaluate(options: argparse.Namespace) -> None:
-    """The large case, with and without propensities and calibration error."""
+    """The large case: every metric, whole and in batches."""
     rng = np.random.default_rng(0)
     truth = corpus(rng, options.rows, options.labels, per_row=5)
     answers = ranking(rng, truth, k=100)
     cutoffs = (1, 3, 5, 10, 20, 50, 100)
     print(f"{options.rows:,} rows, top 100 of {options.labels:,} labels, k = {cutoffs}")
+    everything = {"train_labels": truth, "probabilities": True, "k": cutoffs}
     cases: dict[str, dict[str, Any]] = {
-        "P, R, nDCG": {},
-        "P, R, nDCG, PSP": {"train_labels": truth},
-        "P, R, nDCG, PSP, ECE": {"train_labels": truth, "probabilities": True},
+        "without propensities and probabilities": {"k": cutoffs},
+        "without probabilities": {"train_labels": truth, "k": cutoffs},
+        "all values": everything,
     }
     for name, extra in cases.items():
-        measure(name, lambda e=extra: evaluate(answers, truth, k=cutoffs, **e), options.repeat)
+        measure(name, lambda e=extra: evaluate(answers, truth, **e), options.repeat)
+    measure("all values, in ten batches", lambda: stream(answers, truth, everything), 1)
+    measured = evaluate(answers, truth, **everything)
+    measure("all values, intervals and tables", lambda: whole(answers, truth, everything), 1)
+    measure("a paired test", lambda: measured.compare(measured), options.repeat)
     measure("isotonic fit on the top 5", lambda: Isotonic(k=5).fit(answers, truth), options.repeat)
     calibrator = Isotonic(k=5).fit(answers, truth)
     measure("isotonic apply to the top 100", lambda: calibrator.apply(answers), options.repeat)

@@ -16,6 +16,7 @@ from megalabel.cli import output
 from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.errors import ParameterError
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
+from megalabel.metrics.shown import shown_value
 from megalabel.tagger import Tagger
 
 
@@ -88,7 +89,7 @@ def evaluate(
 
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
     rows = [
-        [name, 100 * result[name], 100 * low, 100 * high]
+        [name, *(shown_value(name, value) for value in (result[name], low, high))]
         for name, (low, high) in result.intervals(seed=seed).items()
         if everything or name.partition("@")[0] in HEADLINE
     ]

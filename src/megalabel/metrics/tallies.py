@@ -100,6 +100,7 @@ class Tallies:
             for name, bins in (("ECE", equal_width), ("ACE", equal_mass)):
                 errors = [bins(cells).expected_calibration_error() for cells in self.cells]
                 found[name] = np.array(errors)
+            found |= {name: found.pop(name) for name in ("Brier", "log-loss")}  # beside these
         return {
             f"{name}@{k}": float(value)
             for name, at in found.items()

@@ -1,0 +1,89 @@
+"""`megalabel evaluate`: the headline, and all that can be asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from megalabel import data, systems
+from megalabel.cli.app import app
+from megalabel.errors import ParameterError
+
+
+def run(*args):
+    done = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def places(corpus, tmp_path_factory):
+    """A corpus, a model of it, and a model that knows nothing but frequencies."""
+    where = tmp_path_factory.mktemp("evaluate")
+    train, test = data.split(corpus, test=0.3)
+    data.write(train, where / "things" / "trn.jsonl")
+    data.write(test, where / "things" / "tst.jsonl")
+    for name in ("knn", "prior"):
+        systems.create(name).fit(train).save(where / name)
+    return where
+
+
+def test_the_headline(places):
+    shown = run("evaluate", places / "knn", places / "things")
+    for name in ("P ", "nDCG", "PSP", "macro-F1", "coverage", "@5"):
+        assert name in shown
+    assert "Jaccard" not in shown
+    assert "micro-F1" in run("evaluate", places / "knn", places / "things", "--all")
+
+
+def test_bins_intervals_reliability_and_another_model(places):
+    shown = run(
+        "evaluate", places / "knn", places / "things", "-k", "1,2", "--bins", 3, "--intervals",
+        "--reliability", "--compare", places / "prior",
+    )  # fmt: skip
+    for words in ("equal volume", "adds to P@2", "intervals over texts", "top 2 right", "second"):
+        assert words in shown
+    assert "95% interval" in shown
+
+
+def test_json_is_whole(places):
+    values = json.loads(
+        run("evaluate", places / "knn", places / "things", "--json", "--compare", places / "prior")
+    )
+    assert values["macro-F1@5"] <= 100
+    low, high = values["intervals"]["P@1"]
+    assert low <= values["P@1"] <= high
+    assert sum(row["contribution"] for row in values["bins"]["5"]) == pytest.approx(
+        values["P@5"] / 100, abs=1e-5
+    )
+    assert len(values["reliability"]["5"]) == 15
+    compared = values["comparison"]["P@1"]
+    assert compared["first"] == values["P@1"]
+    assert compared["difference"] == pytest.approx(compared["first"] - compared["second"], abs=0.01)
+    assert compared["p"] < 0.05
+    assert isinstance(values["warnings"], list)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_a_table_of_labels(places, tmp_path, kind):
+    file = tmp_path / f"labels.{kind}"
+    run("evaluate", places / "knn", places / "things", "--labels", file)
+    if kind == "jsonl":
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+    else:
+        read = pyarrow.csv.read_csv if kind == "csv" else pyarrow.parquet.read_table
+        rows = read(file).to_pylist()
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["dress"]["tp"] > 0
+    assert 0 < by_name["dress"]["F1"] <= 1
+
+
+@pytest.mark.parametrize("name", ["labels.xlsx", "nowhere/labels.csv"])
+def test_a_table_that_cannot_be_written_is_refused_first(places, tmp_path, name):
+    with pytest.raises(ParameterError, match="--labels"):
+        run("evaluate", places / "absent", places / "things", "--labels", tmp_path / name)
