@@ -4,7 +4,6 @@
 // threads nor the size of the batches changes a bit. Thread-safe: no state is kept.
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -91,7 +90,8 @@ class RowValues {
         values[1] = count;
         const std::int32_t* ids = ranked_.ids.data() + row * ranked_.width;
         const float* scores = scores_.empty() ? nullptr : scores_.data() + row * ranked_.width;
-        double hits = 0, gain = 0, first = 0, made = 0, squares = 0, loss = 0, weight = 0, dcg = 0;
+        double hits = 0, gain = 0, first = 0, made = 0, squares = 0, weight = 0, dcg = 0;
+        double likelihood = 1, log_likelihood = 0;  // a product, as logarithms are slow
         std::size_t j = 0;
         for (std::size_t c = 0; c < cutoffs_.size(); ++c) {
             const auto k = static_cast<std::size_t>(cutoffs_[c]);
@@ -102,7 +102,11 @@ class RowValues {
                 if (scores != nullptr) {
                     const double p = checked(scores[j]);
                     squares += (p - hit) * (p - hit);
-                    loss -= std::log(std::clamp(hit ? p : 1 - p, margin, 1 - margin));
+                    likelihood *= std::clamp(hit ? p : 1 - p, margin, 1 - margin);
+                    if (likelihood < 0x1p-900) {
+                        log_likelihood += std::log(likelihood);
+                        likelihood = 1;
+                    }
                 }
                 if (!hit) continue;
                 if (hits == 0) first = 1 / static_cast<double>(j + 1);
@@ -114,7 +118,7 @@ class RowValues {
             }
             put(values, RowTotal::predicted, c, made);
             put(values, RowTotal::squared_error, c, squares);
-            put(values, RowTotal::log_loss, c, loss);
+            put(values, RowTotal::log_loss, c, -log_likelihood - std::log(likelihood));
             if (count == 0) continue;
             const double ideal = ideal_[std::min(k, labels.labels().size())];
             put(values, RowTotal::hits, c, hits);
@@ -235,23 +239,49 @@ inline std::vector<std::int64_t> label_counts(const RankedView& ranked, const Tr
     check_cutoffs(cutoffs);
     if (ranked.labels < 0 || static_cast<std::size_t>(ranked.labels) > width)
         throw std::invalid_argument("the truth has fewer labels than the ranking");
+    if (ranked.rows >= std::size_t{1} << 32)
+        throw std::invalid_argument("there are too many rows for one batch");
     const auto bucket = cutoff_of_rank(cutoffs, ranked.width);
-    std::vector<std::int64_t> counts((2 * cutoffs.size() + 1) * width);
-    const auto add = [&](std::size_t row, std::int32_t label) {
-        std::atomic_ref(counts[row * width + static_cast<std::size_t>(label)])
-            .fetch_add(1, std::memory_order_relaxed);
-    };
-    for_each_row(truth, [&](std::size_t row, const RowLabels& labels) {
-        const std::int32_t* ids = ranked.ids.data() + row * ranked.width;
-        for (std::size_t j = 0; j < bucket.size(); ++j) {
-            if (ids[j] < 0 || ids[j] >= ranked.labels) continue;
-            add(bucket[j], ids[j]);
-            if (labels.holds(ids[j])) add(cutoffs.size() + bucket[j], ids[j]);
+    // Each part of the rows has a table of its own, of predictions in the lower and hits in the
+    // upper half, so that a label is one access to memory; positives are the last line.
+    constexpr std::size_t most_bytes = std::size_t{256} << 20, grain = 1024;
+    constexpr std::uint64_t half = 32;
+    const std::size_t size = (cutoffs.size() + 1) * width;
+    const std::size_t parts =
+        std::clamp<std::size_t>(most_bytes / (8 * std::max<std::size_t>(size, 1)), 1,
+                                static_cast<std::size_t>(loop_threads(ranked.rows, grain)));
+    std::vector<std::vector<std::uint64_t>> tables(parts);
+    parallel_for(parts, 1, [&](std::size_t part, std::size_t) {
+        auto& table = tables[part];
+        table.resize(size);
+        RowLabels labels(truth);
+        const std::size_t end = ranked.rows * (part + 1) / parts;
+        for (std::size_t row = ranked.rows * part / parts; row < end; ++row) {
+            if (row % grain == 0) end_if_cancelled();
+            labels.load(row);
+            const std::int32_t* ids = ranked.ids.data() + row * ranked.width;
+            for (std::size_t j = 0; j < bucket.size(); ++j) {
+                if (ids[j] < 0 || ids[j] >= ranked.labels) continue;
+                table[bucket[j] * width + static_cast<std::size_t>(ids[j])] +=
+                    1 + (static_cast<std::uint64_t>(labels.holds(ids[j])) << half);
+            }
+            for (auto label : labels.labels()) {
+                if (label < 0 || static_cast<std::size_t>(label) >= width)
+                    throw std::invalid_argument("the truth holds a label beyond its width");
+                ++table[cutoffs.size() * width + static_cast<std::size_t>(label)];
+            }
         }
-        for (auto label : labels.labels()) {
-            if (label < 0 || static_cast<std::size_t>(label) >= width)
-                throw std::invalid_argument("the truth holds a label beyond its width");
-            add(2 * cutoffs.size(), label);
+    });
+    std::vector<std::int64_t> counts((2 * cutoffs.size() + 1) * width);
+    parallel_for(size, 1 << 16, [&](std::size_t first, std::size_t last) {
+        for (std::size_t i = first; i < last; ++i) {
+            std::uint64_t sum = 0;
+            for (const auto& table : tables) sum += table[i];
+            const bool positives = i >= cutoffs.size() * width;
+            const std::uint64_t low = sum & ((std::uint64_t{1} << half) - 1);
+            counts[positives ? i + cutoffs.size() * width : i] = static_cast<std::int64_t>(low);
+            if (!positives)
+                counts[i + cutoffs.size() * width] = static_cast<std::int64_t>(sum >> half);
         }
     });
     return counts;

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from megalabel.errors import ParameterError
 
-PIECE = 64  # samples at a time, so that their weights stay small
+PIECE = 64  # samples at a time, so that what is drawn stays small
 
 
 def sampled_sums(groups: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
@@ -24,9 +25,13 @@ def sampled_sums(groups: np.ndarray, samples: int, seed: int) -> Iterator[np.nda
     rng, count = np.random.default_rng(seed), len(groups)
     for start in range(0, samples, PIECE):
         size = min(PIECE, samples - start)
-        drawn = rng.integers(0, count, (size, count)) + np.arange(size)[:, None] * count
-        weights = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
-        yield weights.astype(np.float64) @ groups
+        drawn = rng.integers(0, count, size * count)
+        # sparse, so that sums are taken in one order whatever the number of threads
+        weights = csr_matrix(
+            (np.ones(size * count), drawn, np.arange(0, size * count + 1, count)), (size, count)
+        )
+        weights.sum_duplicates()
+        yield weights @ groups
 
 
 def check_options(samples: int, confidence: float) -> None:

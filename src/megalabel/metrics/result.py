@@ -75,7 +75,7 @@ class Evaluation(Values):
     @property
     def warnings(self) -> list[str]:
         """What to beware of in reading the values."""
-        above = {name: v for name, v in self.items() if "-raw@" in name and v > 1}
+        above = {name: v for name, v in self.items() if name.startswith("PSP-raw@") and v > 1}
         if not above:
             return []
         worst = max(above, key=lambda name: above[name])
