@@ -139,7 +139,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200)
 def test_agrees_with_the_definitions(case):
     lists, sets, known, width, inverse, ks = case
     found = evaluate(
@@ -412,3 +412,29 @@ def test_unnormalised_values_above_1_are_warned_of():
     assert "propensities do not fit" in str(found)
     assert not evaluate(ranking, truth, k=3).warnings
     assert not evaluate(ranking, truth, propensities=[1, 1, 1], k=3).warnings
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_identities(case):
+    lists, sets, known, width, _, ks = case
+    found = evaluate(ranked(lists, known), matrix(sets, width), propensities=np.ones(width), k=ks)
+    for k in found.cutoffs:
+        value = {name.partition("@")[0]: found[name] for name in found if name.endswith(f"@{k}")}
+        # where every label is sure to be annotated, propensities change nothing
+        assert value["PSP-raw"] == pytest.approx(value["P"], abs=1e-12)
+        assert value["PSR-raw"] == pytest.approx(value["R"], abs=1e-12)
+        assert value["PSnDCG-raw"] == pytest.approx(value["nDCG"], abs=1e-12)
+        assert value["abandonment"] >= 1 - min(1, k * value["P"]) - 1e-12
+        assert value["MRR"] <= 1 - value["abandonment"] + 1e-12
+        assert value["macro-Jaccard"] <= value["macro-F1"] + 1e-12
+        assert value["macro-H-mean"] <= value["macro-G-mean"] + 1e-12
+        assert value["macro-G-mean"] <= value["macro-balanced-accuracy"] + 1e-12
+        assert value["macro-F1"] <= value["macro-Fowlkes-Mallows"] + 1e-12
+        # P@k from the labels' side
+        tp = np.array(found.per_label(k)["tp"].to_pylist())
+        assert tp.sum() / (len(lists) * k) == pytest.approx(value["P"], abs=1e-12)
+        assert (tp > 0).mean() == value["coverage"]
+        if k == 1:
+            assert value["P"] == value["MRR"] == value["nDCG"]
+            assert value["P"] == pytest.approx(1 - value["abandonment"], abs=1e-12)
