@@ -141,14 +141,12 @@ class Evaluator:
         excluded: csr_matrix | None = None,
     ) -> Self:
         """Count the next rows. All batches are ranked over the same labels."""
-        if self._ranked_labels is None:
-            self._ranked_labels = ranking.labels
-        elif ranking.labels != self._ranked_labels:
+        if self._ranked_labels is not None and ranking.labels != self._ranked_labels:
             raise DataError("this batch was ranked over other labels than those before")
         truth, labels, excluded = self._aligned(ranking, truth, excluded)
         check_truth(ranking, truth)
         ranking = _without(ranking, excluded)
-        tallies = self._grown(truth, labels)
+        tallies = self._grown(truth, labels, ranking.labels)
         cells = cells_at(ranking, truth, self.cutoffs) if self.probabilities else None
         arrays = truth_arrays(ranking, truth)
         scores = ranking.scores if self.probabilities else np.empty((0, 0), np.float32)
@@ -177,7 +175,7 @@ class Evaluator:
         indptr, _, positive = arrays
         sizes = np.diff(np.concatenate([[0], np.cumsum(positive, dtype=np.int64)])[indptr])
         tallies.checksum = zlib.crc32(sizes.tobytes(), tallies.checksum)
-        self._tallies = tallies
+        self._tallies, self._ranked_labels = tallies, ranking.labels
         self.rows += len(ranking)
         return self
 
@@ -202,7 +200,7 @@ class Evaluator:
             aligned.excluded if excluded is None else excluded,
         )
 
-    def _grown(self, truth: csr_matrix, labels: LabelSet | None) -> Tallies:
+    def _grown(self, truth: csr_matrix, labels: LabelSet | None, ranked: LabelSet) -> Tallies:
         """What was counted before, wide enough for the truth's labels; and weights for them."""
         before, width = self._tallies, truth.shape[1]
         if before is not None and len(before.labels) == width:
@@ -211,16 +209,15 @@ class Evaluator:
             raise ShapeError(
                 f"the truth is {truth.shape}, that of earlier rows has {len(before.labels)} labels"
             )
-        assert self._ranked_labels is not None
         if labels is None:
-            labels = _padded(self._ranked_labels, width)
+            labels = _padded(ranked, width)
         tallies = Tallies.empty(self.cutoffs, self.beta, labels)
-        counts, rows = self._train_counts(labels)
+        counts, rows = self._train_counts(labels, len(ranked))
         if self.propensities is not None:
             self._weights = 1 / _propensities(self.propensities, truth.shape)
         elif counts is not None:
             self._weights = 1 / jpv(counts, rows)
-        tallies.train_counts = counts
+        tallies.train_counts = None if counts is None else counts.astype(np.int64)
         tallies.weighted = len(self._weights) > 0
         if before is not None:
             seen = len(before.labels)
@@ -230,7 +227,7 @@ class Evaluator:
                 getattr(tallies, name)[..., :seen] = getattr(before, name)
         return tallies
 
-    def _train_counts(self, labels: LabelSet) -> tuple[np.ndarray | None, int]:
+    def _train_counts(self, labels: LabelSet, known: int) -> tuple[np.ndarray | None, int]:
         """How often each label occurs in training, and in how many rows."""
         train = self.train_labels
         if train is None:
@@ -243,15 +240,12 @@ class Evaluator:
             counts = np.bincount(matrix.indices[matrix.data > 0], minlength=matrix.shape[1])
             if isinstance(train, Corpus):
                 counts = counts[: len(labels)]  # not those that neither ranking nor truth knows
-        assert self._ranked_labels is not None
-        known = len(self._ranked_labels)
         if counts.ndim != 1 or not known <= len(counts) <= len(labels):
             raise ShapeError(
                 f"train_labels count {counts.shape} labels, but the ranking has "
                 f"{known} and the truth {len(labels)}"
             )
-        padded = np.pad(counts, (0, len(labels) - len(counts)))
-        return padded.astype(np.int64), rows
+        return np.pad(counts, (0, len(labels) - len(counts))), rows
 
 
 def _cutoffs(k: int | Sequence[int]) -> np.ndarray:
