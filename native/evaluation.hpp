@@ -5,7 +5,6 @@
 #pragma once
 
 #include <bit>
-#include <cstring>
 #include <memory>
 #include <mutex>
 
