@@ -15,6 +15,7 @@
 #include "evaluation.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
+#include "isotonic.hpp"
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
@@ -567,6 +568,35 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a,
         "bins"_a);
+
+    // --- calibration (isotonic.hpp)
+    m.def(
+        "isotonic_fit",
+        [](In<float> scores, In<std::uint8_t> hits, In<float> weights) {
+            auto map = without_gil(
+                [&] { return megalabel::isotonic::fit(span(scores), span(hits), span(weights)); });
+            return nb::make_tuple(to_numpy(std::move(map.thresholds)),
+                                  to_numpy(std::move(map.values)));
+        },
+        "scores"_a, "hits"_a, "weights"_a);
+    m.def(
+        "isotonic_apply",
+        [](In<float> scores, In<float> thresholds, In<float> values) {
+            return to_numpy(without_gil([&] {
+                return megalabel::isotonic::apply(span(scores), span(thresholds), span(values));
+            }));
+        },
+        "scores"_a, "thresholds"_a, "values"_a);
+    m.def(
+        "falling_rows",
+        [](In2<float> rows, std::size_t pooled) {
+            auto fallen = without_gil([&] {
+                return megalabel::isotonic::falling_rows({rows.data(), rows.size()}, rows.shape(1),
+                                                         pooled);
+            });
+            return to_numpy(std::move(fallen), rows.shape(0), rows.shape(1));
+        },
+        "rows"_a, "pooled"_a);
 
     // --- label vectors and trees (label_vectors.hpp, clustering.hpp, kmeans.hpp)
     m.def(

@@ -18,6 +18,7 @@ from megalabel.errors import NotFittedError, ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
 
     from megalabel.data import LabelSet, Ranking
@@ -275,12 +276,19 @@ class Classifier(Component, ABC):
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first, ties to the lower label number."""
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking | None:
-        """Rank some training rows as if each had not been seen, or None if that takes a new fit.
+    @property
+    def ranks_held_out(self) -> bool:
+        """Whether `rank_held_out` can do without a new fit."""
+        return False
+
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
+        """Rank some training rows, each as if it had not been seen.
 
         Calibration learns from it without a second training.
         """
-        return None
+        raise ParameterError(
+            f"{type(self).__name__} must be fitted without rows to rank them as if not seen"
+        )
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Learn more rows; `labels` is the known label set, with any new labels at its end."""
@@ -300,15 +308,32 @@ class Classifier(Component, ABC):
 
 
 class Calibrator(Component, ABC):
-    """Scores to probabilities, learned from held-out rankings."""
+    """Scores to probabilities, learned from the first `k` labels of held-out rankings."""
+
+    k: int
 
     @abstractmethod
-    def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
-        """Learn from the ranking of rows that the classifier has not seen, and their labels."""
+    def fit(
+        self,
+        ranking: Ranking,
+        Y: csr_matrix,
+        *,
+        label_counts: np.ndarray | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from the ranking of rows that the classifier has not seen, and their labels.
+
+        `label_counts` say how often each label occurs in training, `weights` how much a row counts.
+        """
+
+    def shortlist(self, k: int) -> int:
+        """How many labels a text must be ranked for the probabilities of k of them."""
+        return k
 
     @abstractmethod
     def apply(self, ranking: Ranking) -> Ranking:
-        """The same ranking with probabilities for scores; the order of labels is kept."""
+        """The same labels with probabilities for scores, in the same order where one map serves
+        them all."""
 
 
 class Decision(Component, ABC):

@@ -29,6 +29,9 @@ from megalabel.base import (
     number,
     one_of,
 )
+from megalabel.calibrating import calibrated
+from megalabel.calibration import METHODS
+from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import canonical
 from megalabel.data.strings import strings
@@ -42,6 +45,7 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _BATCH = 8192  # texts ranked at a time: bounds memory, changes no answer
+_FEWEST = 20  # texts to calibrate on: fewer would say nothing
 
 
 class Reason(NamedTuple):
@@ -62,16 +66,21 @@ class Tagger(Component):
     features : Featurizer, optional
         Makes vectors of texts; `Tfidf()` by default. Where a corpus has feature vectors and no
         texts, `Precomputed()` takes its place: the vectors as they are, scaled to unit length.
-    calibration : Calibrator, optional
-        Turns scores into probabilities. It learns from training texts that the classifier ranks
-        as if it had not seen them.
+    calibration : Calibrator or str, optional
+        Turns scores into probabilities; a name is one of `megalabel.calibration.METHODS`. It learns
+        from training texts that the classifier ranks as if it had not seen them. None: scores stay
+        as they are, and so they do where there are too few texts to hold some out.
     decision : Decision, optional
         Picks the labels to answer with; by default the k best.
     calibration_texts : int
         At most so many texts are used for calibration.
     holdout : float
         The share of texts held out for calibration when the classifier must be trained without
-        them to rank them honestly; it is trained on all texts afterwards.
+        them to rank them honestly.
+    refit : bool or "auto"
+        Whether the classifier is trained a second time then, on all texts. "auto": where more than
+        a twentieth of them was held out, which by default is up to 100,000 texts; of more, the
+        few held out are not worth twice the time.
     seed : int
         Fixes everything random.
     system : str, optional
@@ -89,10 +98,11 @@ class Tagger(Component):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "classifier": instance(Classifier),
         "features": instance(Featurizer) | one_of(None),
-        "calibration": instance(Calibrator) | one_of(None),
+        "calibration": instance(Calibrator) | one_of(*METHODS, None),
         "decision": instance(Decision) | one_of(None),
         "calibration_texts": integer(1),
         "holdout": number(0.01, 0.5),
+        "refit": one_of(True, False, "auto"),
         "seed": integer(0),
     }
 
@@ -102,6 +112,7 @@ class Tagger(Component):
     decision_: Decision
     provenance_: dict[str, Any]
     metrics_: dict[str, float]
+    reliability_: dict[str, Any]
     label_counts_: np.ndarray
     n_texts_: int
 
@@ -109,11 +120,12 @@ class Tagger(Component):
         self,
         classifier: Classifier,
         features: Featurizer | None = None,
-        calibration: Calibrator | None = None,
+        calibration: Calibrator | str | None = "isotonic",
         decision: Decision | None = None,
         *,
         calibration_texts: int = 5_000,
         holdout: float = 0.1,
+        refit: bool | str = "auto",
         seed: int = 0,
         system: str | None = None,
     ) -> None:
@@ -123,6 +135,7 @@ class Tagger(Component):
         self.decision = decision
         self.calibration_texts = calibration_texts
         self.holdout = holdout
+        self.refit = refit
         self.seed = seed
         self.system = system
 
@@ -155,12 +168,11 @@ class Tagger(Component):
         with progress("turning texts into features"):
             vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
-        self.calibration_ = clone(self.calibration)
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
+        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
         self._fit_parts(vectors, corpus)
-        self._remember(corpus)
         self.provenance_ = {
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "date": _now(),
             "seconds": round(time.perf_counter() - started, 3),
             "megalabel": __version__,
             "python": platform.python_version(),
@@ -171,39 +183,65 @@ class Tagger(Component):
         return self
 
     def _fit_parts(self, vectors: Any, corpus: Corpus) -> None:
-        """Train the classifier, then calibrate it on rankings of texts it has not seen."""
-        targets, labels = corpus.targets, corpus.labels
+        """Train the classifier, and calibrate it on rankings of texts it has not seen."""
         more = {}
         if self.classifier.reads_labels:
-            more["label_features"] = self.label_features(labels)
-        self.classifier_ = clone(self.classifier).fit(vectors, targets, labels, **more)
-        self.metrics_ = {}
-        if self.calibration_ is None:
+            more["label_features"] = self.label_features(corpus.labels)
+
+        def trained(rows: np.ndarray | slice) -> Classifier:
+            made: Classifier = clone(self.classifier)
+            part = (vectors, corpus.targets)
+            if not isinstance(rows, slice):
+                part = (vectors[rows], corpus.targets[rows])
+            return made.fit(*part, corpus.labels, **more)
+
+        everything = slice(None)
+        self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+        held_out = self.held_out(len(corpus))
+        if self.calibration is None or not held_out:
+            self.classifier_ = trained(everything)
             return
-        random = np.random.default_rng(self.seed)
-        order = random.permutation(len(corpus))[: self.calibration_texts]
-        rows = np.sort(order)
-        ranking = self.classifier_.rank_held_out(vectors, targets, rows, self._calibrated_k)
-        if ranking is None:
-            rows = np.sort(order[: max(1, int(len(corpus) * self.holdout))])
-            rest = np.setdiff1d(np.arange(len(corpus)), rows)
-            if len(rest):
-                other = clone(self.classifier).fit(vectors[rest], targets[rest], labels, **more)
-                ranking = other.rank(vectors[rows], self._calibrated_k)
-            else:
-                ranking = self.classifier_.rank(vectors[rows], self._calibrated_k)
-        # measured on the texts that one half of them does not calibrate
-        half = np.arange(len(rows)) % 2 == 0
-        if len(rows) > 1:
-            self.calibration_.fit(ranking[half], targets[rows[half]])
-            held_out = evaluate(
-                self.calibration_.apply(ranking[~half]),
-                targets[rows[~half]],
-                train_labels=(corpus.label_counts, len(corpus)),
-                probabilities=True,
-            )
-            self.metrics_ = held_out.to_dict()
-        self.calibration_.fit(ranking, targets[rows])
+        calibrator = as_calibrator(self.calibration)
+        order = np.random.default_rng(self.seed).permutation(len(corpus))
+        rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
+        excluded = None if corpus.excluded is None else corpus.excluded[rows]
+        width = calibrator.k + _most(excluded)
+        if self.classifier.ranks_held_out:
+            self.classifier_ = trained(everything)
+            ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
+        else:
+            log.info("training without %d texts, to calibrate on them", held_out)
+            self.classifier_ = trained(rest)
+            ranking = self.classifier_.rank(vectors[rows], width)
+            if self.trainings(len(corpus)) > 1:
+                log.info("training a second time, on all texts")
+                self.classifier_ = trained(everything)
+        self._calibrate(
+            calibrator, ranking.without(excluded), corpus.targets[rows], corpus.label_counts
+        )
+
+    def _calibrate(
+        self, calibrator: Calibrator, ranking: Ranking, targets: csr_matrix, counts: np.ndarray
+    ) -> None:
+        made = calibrated(calibrator, ranking.top(calibrator.k), targets, counts, self.n_texts_)
+        self.calibration_, self.metrics_, self.reliability_ = made
+
+    def held_out(self, texts: int) -> int:
+        """How many of so many texts calibration learns from, when it is fitted; 0: none."""
+        if self.calibration is None:
+            return 0
+        if self.classifier.ranks_held_out:
+            return min(texts, self.calibration_texts)
+        fewest = min(_FEWEST, self.calibration_texts)
+        wanted = max(fewest, int(texts * self.holdout))
+        return min(wanted, self.calibration_texts) if texts >= 2 * fewest else 0
+
+    def trainings(self, texts: int) -> int:
+        """How often the classifier is trained when fitted on so many texts: calibration may take a
+        second time."""
+        held_out = 0 if self.classifier.ranks_held_out else self.held_out(texts)
+        again = held_out > texts / 20 if self.refit == "auto" else bool(self.refit)
+        return 2 if held_out and again else 1
 
     def label_features(self, labels: LabelSet) -> Any:
         """The labels' own texts as vectors."""
@@ -219,14 +257,6 @@ class Tagger(Component):
                 "by number alone"
             )
         return self.features_.transform(texts)
-
-    @property
-    def _calibrated_k(self) -> int:
-        return int(getattr(self.calibration, "k", 10))
-
-    def _remember(self, corpus: Corpus) -> None:
-        self.n_texts_ = len(corpus)
-        self.label_counts_ = corpus.label_counts
 
     def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
         """Learn more texts where the classifier can; labels not seen before join the label set.
@@ -254,6 +284,41 @@ class Tagger(Component):
         self.n_texts_ += len(corpus)
         return self
 
+    def calibrate(self, X: Any, y: Any = None, *, method: Calibrator | str = "isotonic") -> Self:
+        """Calibrate anew on texts that training has not seen; the rest stays as it is.
+
+        Parameters
+        ----------
+        X, y
+            A corpus, or texts and their labels, as `fit` takes them. On texts of training, scores
+            are better than they will ever be, and so would be the probabilities.
+        method : Calibrator or str
+            One of `megalabel.calibration.METHODS`, or a calibrator.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> from megalabel.data.synthetic import generate
+        >>> shop = generate(texts=2_000, labels=200).corpus
+        >>> tagger = systems.create("xr-linear", calibrate=False).fit(shop[:1_000])
+        >>> tables = tagger.calibrate(shop[1_000:], method="beta").reliability_
+        >>> tables["after"]["ECE"] < tables["before"]["ECE"] / 2
+        True
+        """
+        self.check_fitted()
+        calibrator = as_calibrator(method)
+        corpus = self._measurable(X, y)
+        trained_on = self.provenance_.get("corpus", {})
+        if corpus.source and corpus.source.items() <= trained_on.items():
+            log.warning("these are the texts of training: probabilities will be too high")
+        excluded = _known_part(corpus.excluded, len(self.labels))
+        ranking = self._scores(corpus, calibrator.k + _most(excluded)).without(excluded)
+        self._calibrate(calibrator, ranking, corpus.targets, self.label_counts_)
+        self.calibration = calibrator
+        by = {"date": _now(), "method": repr(calibrator), "texts": len(corpus), **corpus.source}
+        self.provenance_ = self.provenance_ | {"calibrated": by}
+        return self
+
     # ------------------------------------------------------------------ answering
     @property
     def labels(self) -> LabelSet:
@@ -264,16 +329,17 @@ class Tagger(Component):
     def rank(self, X: Any, k: int = 10) -> Ranking:
         """The k best labels of each text with their probabilities, best first."""
         self.check_fitted()
+        if self.calibration_ is None:
+            return self._scores(X, k)
+        return self.calibration_.apply(self._scores(X, self.calibration_.shortlist(k))).top(k)
+
+    def _scores(self, X: Any, k: int) -> Ranking:
+        """The k best labels of each text as the classifier scores them."""
         # texts as they are: making a corpus takes longer than ranking a single text
         texts = isinstance(X, list) and bool(X) and isinstance(X[0], str)
         inputs = strings(X) if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
-            ranking = self.classifier_.rank(self.features_.transform(inputs), k)
-        else:
-            ranking = self._rank_in_batches(inputs, k)
-        return ranking if self.calibration_ is None else self.calibration_.apply(ranking)
-
-    def _rank_in_batches(self, inputs: Any, k: int) -> Ranking:
+            return self.classifier_.rank(self.features_.transform(inputs), k)
         parts = []
         with progress("ranking", len(inputs)) as bar:
             for start in range(0, len(inputs), _BATCH):
@@ -342,6 +408,17 @@ class Tagger(Component):
 
     def evaluate(self, X: Any, y: Any = None, *, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
         """How good the ranking is on a corpus, or on texts X with their labels y."""
+        corpus = self._measurable(X, y)
+        return evaluate(
+            self.rank(corpus, int(np.max(k)) + _most(corpus.excluded)),
+            corpus,
+            train_labels=(self.label_counts_, self.n_texts_),
+            k=k,
+            probabilities=self.calibration_ is not None,
+        )
+
+    def _measurable(self, X: Any, y: Any) -> Corpus:
+        """A corpus whose labels are numbered as here, with some that can be ranked."""
         known = self.labels
         corpus = _as_corpus(X, y, self._labels_for(y)).aligned(known)
         if not corpus.targets.nnz:
@@ -350,17 +427,7 @@ class Tagger(Component):
             raise DataError(
                 f"none of the corpus's labels is among the {len(known)} that the tagger knows"
             )
-        # cells to be left out are dropped from the ranking, so look as much further as there are
-        extra = (
-            0 if corpus.excluded is None else int(np.diff(corpus.excluded.indptr).max(initial=0))
-        )
-        return evaluate(
-            self.rank(corpus, int(np.max(k)) + extra),
-            corpus,
-            train_labels=(self.label_counts_, self.n_texts_),
-            k=k,
-            probabilities=self.calibration_ is not None,
-        )
+        return corpus
 
     def explain(self, text: str, label: str, words: int = 10) -> list[Reason]:
         """Why a label was given, or was not: the words that spoke for and against it.
@@ -415,7 +482,7 @@ class Tagger(Component):
         check_argument("max_per_label", max_per_label, integer(0) | one_of(None))
         by = {"threshold": threshold, "max_per_label": max_per_label}
         result: Tagger = clone(self)
-        result.restore(self.learned() | {"metrics_": {}})
+        result.restore(self.learned() | {"metrics_": {}, "reliability_": {}})
         result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
         result.provenance_ = self.provenance_ | {"pruned": by}
         return result
@@ -429,6 +496,7 @@ class Tagger(Component):
             "features": self.features_.n_features,
             "provenance": self.provenance_,
             "metrics": self.metrics_,
+            "reliability": self.reliability_,
         }
         store.save(self, path, about)
 
@@ -449,6 +517,7 @@ class Tagger(Component):
             "decision_": Decision,
             "provenance_": dict,
             "metrics_": dict,
+            "reliability_": dict,
             "label_counts_": np.ndarray,
             "n_texts_": int,
         }
@@ -494,6 +563,28 @@ def _names_of_columns(features: Featurizer, text: str) -> Callable[[int], str]:
             if len(columns - found.keys()) == 1:
                 found[(columns - found.keys()).pop()] = term
     return lambda column: found.get(column, str(column))
+
+
+def as_calibrator(method: Calibrator | str) -> Calibrator:
+    """A calibrator, by its name or as it is."""
+    if isinstance(method, str):
+        return create_calibrator(method)
+    check_argument("method", method, instance(Calibrator))
+    return method
+
+
+def _most(excluded: csr_matrix | None) -> int:
+    """The most cells that are left out of a row: so much further a ranking must look."""
+    return 0 if excluded is None else int(np.diff(excluded.indptr).max(initial=0))
+
+
+def _known_part(excluded: csr_matrix | None, labels: int) -> csr_matrix | None:
+    """The cells of labels that can be ranked."""
+    return excluded if excluded is None else excluded[:, :labels]
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:

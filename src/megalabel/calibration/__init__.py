@@ -1,5 +1,46 @@
 """Scores to probabilities."""
 
-from megalabel.calibration.isotonic import Isotonic
+from __future__ import annotations
 
-__all__ = ["Isotonic"]
+from megalabel.base import Calibrator
+from megalabel.calibration.grouped import ByFrequency, ByRank
+from megalabel.calibration.isotonic import Isotonic
+from megalabel.calibration.pooled import PooledCalibrator
+from megalabel.calibration.sigmoid import Beta, Platt, Temperature
+from megalabel.errors import ParameterError
+
+__all__ = ["METHODS", "Beta", "ByFrequency", "ByRank", "Isotonic", "Platt", "Temperature", "create"]
+
+METHODS: dict[str, type[PooledCalibrator]] = {
+    "isotonic": Isotonic,
+    "platt": Platt,
+    "temperature": Temperature,
+    "beta": Beta,
+}
+
+
+def create(method: str, *, by: str | None = None, k: int = 5) -> Calibrator:
+    """A calibrator by name.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    by : "frequency" or "rank", optional
+        A map for each group of labels rather than one for all.
+    k : int
+        How many labels of each text are learned from.
+
+    Examples
+    --------
+    >>> create("beta", by="frequency")
+    ByFrequency(calibrator=Beta())
+    """
+    if method not in METHODS:
+        raise ParameterError(f"calibration must be one of {', '.join(METHODS)}, not {method!r}")
+    calibrator = METHODS[method](k=k)
+    if by is None:
+        return calibrator
+    if by not in ("frequency", "rank"):
+        raise ParameterError(f"calibration is by frequency or rank, not by {by!r}")
+    return ByFrequency(calibrator) if by == "frequency" else ByRank(calibrator)

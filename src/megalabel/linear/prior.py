@@ -99,6 +99,11 @@ class Prior(Classifier):
             self.labels_,
         )
 
+    @property
+    def ranks_held_out(self) -> bool:
+        """Always."""
+        return True
+
     def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
         """The same as `rank`: one row more or less is lost in the frequencies."""
         return self.rank(X[rows], k)

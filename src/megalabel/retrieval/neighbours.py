@@ -173,6 +173,11 @@ class NearestNeighbours(Classifier):
         """The k best labels of each row, best first; k is at most the number of labels."""
         return self._rank(X, k, None)
 
+    @property
+    def ranks_held_out(self) -> bool:
+        """Always."""
+        return True
+
     def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
         """Rank some of the training rows, each by its neighbours among all others."""
         self.check_fitted()

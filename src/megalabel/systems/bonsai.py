@@ -21,7 +21,7 @@ def bonsai(
     prune: float = 0.075,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """Unbalanced k-means trees."""

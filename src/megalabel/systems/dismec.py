@@ -16,7 +16,7 @@ def dismec(
     prune: float = 0.06,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """One-versus-all with the squared hinge; `weighting="propensity"` against missing labels."""

@@ -117,14 +117,16 @@ class _Job:
         labels = self.corpus.labels
         model = sum(cost.model for cost in costs)
         rows, width = self.X.shape
-        # the vectors, a copy of the rows of the largest group, each thread's buffers
-        memory = 3 * (8 * self.X.nnz + 8 * rows) + 24 * self.Y.nnz
+        # the vectors, those without the texts that calibrate, a copy of the rows of the largest
+        # group, each thread's buffers
+        copies = 4 if self.tagger.held_out(rows) else 3
+        memory = copies * (8 * self.X.nnz + 8 * rows) + 24 * self.Y.nnz
         solvers = min(blocks, megalabel.get_threads())
         memory += solvers * training.LANES * 4 * (6 * (width + 1) + 4 * rows)
         # the weights as they are trained, put together, and stored
         memory += model + 16 * max(cost.entries for cost in costs)
         disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
-        times = 2 if self.tagger.calibration is not None else 1
+        times = self.tagger.trainings(rows)
         return Plan(
             int(self.held + memory), int(disk), self.seconds + times * seconds, self.available
         )

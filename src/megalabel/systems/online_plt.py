@@ -20,7 +20,7 @@ def online_plt(
     prune: float = 0.1,
     hashing: int | None = 2**20,
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """A tree of logistic regressions learned text by text, over hashed words."""
@@ -40,7 +40,7 @@ def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     made = trial(tagger, corpus)
     model = made.line(made.model)
     memory = memory_in_use() + 8 * made.nonzeros * len(corpus) + 2 * model
-    times = 2 if tagger.calibration is not None else 1
+    times = tagger.trainings(len(corpus))
     return Plan(int(memory), int(model), times * made.line(made.seconds), memory_available())
 
 

@@ -16,7 +16,7 @@ def ova_logistic(
     prune: float = 0.05,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """One-versus-all with the logistic loss."""

@@ -19,7 +19,7 @@ def parabel(
     prune: float = 0.1,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """Balanced binary trees with leaves of up to a hundred labels."""

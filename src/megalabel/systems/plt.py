@@ -19,7 +19,7 @@ def plt(
     prune: float = 0.1,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """A tree of logistic regressions; a label's score is the product down its path."""

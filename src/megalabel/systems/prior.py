@@ -15,7 +15,7 @@ def prior(*, seed: int = 0) -> Tagger:
 
     Its scores are probabilities as they are, so there is nothing to calibrate.
     """
-    return Tagger(Prior(), features=Tfidf(hashing=1), seed=seed, system="prior")
+    return Tagger(Prior(), Tfidf(hashing=1), calibration=None, seed=seed, system="prior")
 
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:

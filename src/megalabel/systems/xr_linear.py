@@ -21,7 +21,7 @@ def xr_linear(
     prune: float = 0.1,
     precision: str = "int8",
     min_df: int | float = 1,
-    calibrate: bool = False,
+    calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """A balanced tree, squared hinge, scores by the cubed hinge down the path."""

@@ -1,0 +1,63 @@
+"""How a tagger is calibrated, and how well that went."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Calibrator, clone
+from megalabel.data import Ranking
+from megalabel.metrics import evaluate, reliability
+
+_FOLDS = 5
+
+
+class Calibrated(NamedTuple):
+    """A fitted calibrator and what it does on texts that it has not seen."""
+
+    calibrator: Calibrator
+    metrics: dict[str, Any]
+    """Of the calibrated ranking, as `Evaluation.to_dict` gives them."""
+    reliability: dict[str, Any]
+    """`k`, `texts`, and the reliability tables `before` and `after`, each with its `ECE`; before is
+    None where scores were not probabilities."""
+
+
+def calibrated(
+    calibrator: Calibrator,
+    ranking: Ranking,
+    targets: csr_matrix,
+    label_counts: np.ndarray,
+    texts: int,
+) -> Calibrated:
+    """Fit a copy of a calibrator on the ranking of held-out texts.
+
+    Each text is measured by a calibrator learned from the other folds, so that no text is measured
+    by what was learned from it; the calibrator that stays learns from all of them.
+    """
+    fitted = clone(calibrator).fit(ranking, targets, label_counts=label_counts)
+    if len(ranking) < 2 or not targets.nnz:
+        return Calibrated(fitted, {}, {})
+    fold = np.arange(len(ranking)) % _FOLDS
+    ids, scores = np.empty_like(ranking.ids), np.empty_like(ranking.scores)
+    for number in range(min(_FOLDS, len(ranking))):
+        inside, others = fold == number, fold != number
+        part = clone(calibrator).fit(ranking[others], targets[others], label_counts=label_counts)
+        applied = part.apply(ranking[inside])
+        ids[inside], scores[inside] = applied.ids, applied.scores
+    after = Ranking(ids, scores, ranking.labels)
+    train_labels = (label_counts, texts)
+    measured = evaluate(after, targets, train_labels=train_labels, probabilities=True)
+    tables: dict[str, Any] = {"k": calibrator.k, "texts": len(ranking), "before": None}
+    present = ranking.scores[ranking.present]
+    if ((present >= 0) & (present <= 1)).all():
+        tables["before"] = _table(ranking, targets, calibrator.k)
+    tables["after"] = _table(after, targets, calibrator.k)
+    return Calibrated(fitted, measured.to_dict(), tables)
+
+
+def _table(ranking: Ranking, targets: csr_matrix, k: int) -> dict[str, Any]:
+    error = evaluate(ranking, targets, k=k, probabilities=True)[f"ECE@{k}"]
+    return {"ECE": error, **reliability(ranking, targets, k).to_pydict()}
