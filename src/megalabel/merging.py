@@ -29,7 +29,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
     >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
     >>> corpus = Corpus(texts, targets=[["dress"], ["dress"], ["jeans"], ["jeans"]])
     >>> parts = [corpus.label_shard(i, 2) for i in (1, 2)]
-    >>> merged = merge([systems.create("dismec", calibrate=False).fit(part) for part in parts])
+    >>> merged = merge([systems.create("dismec").fit(part) for part in parts])
     >>> merged.tag("a blue dress", k=2)[0].label in ("dress", "jeans"), len(merged.labels)
     (True, 2)
     """

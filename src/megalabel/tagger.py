@@ -69,7 +69,8 @@ class Tagger(Component):
     calibration : Calibrator or str, optional
         Turns scores into probabilities; a name is one of `megalabel.calibration.METHODS`. It learns
         from training texts that the classifier ranks as if it had not seen them. None: scores stay
-        as they are, and so they do where there are too few texts to hold some out.
+        as they are, and so they do where there are too few texts to hold some out, or only a part
+        of the labels (`Corpus.label_shard`).
     decision : Decision, optional
         Picks the labels to answer with; by default the k best.
     calibration_texts : int
@@ -198,6 +199,9 @@ class Tagger(Component):
         everything = slice(None)
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
         held_out = self.held_out(len(corpus))
+        if "label_shard" in corpus.source:
+            log.info("a part of the labels is not calibrated: calibrate when all are merged")
+            held_out = 0
         if self.calibration is None or not held_out:
             self.classifier_ = trained(everything)
             return
@@ -308,14 +312,14 @@ class Tagger(Component):
         self.check_fitted()
         calibrator = as_calibrator(method)
         corpus = self._measurable(X, y)
-        trained_on = self.provenance_.get("corpus", {})
-        if corpus.source and corpus.source.items() <= trained_on.items():
+        described = {**corpus.source, "texts": len(corpus)}
+        if "path" in described and described.items() <= self.provenance_.get("corpus", {}).items():
             log.warning("these are the texts of training: probabilities will be too high")
         excluded = _known_part(corpus.excluded, len(self.labels))
         ranking = self._scores(corpus, calibrator.k + _most(excluded)).without(excluded)
         self._calibrate(calibrator, ranking, corpus.targets, self.label_counts_)
         self.calibration = calibrator
-        by = {"date": _now(), "method": repr(calibrator), "texts": len(corpus), **corpus.source}
+        by = {"date": _now(), "method": repr(calibrator), **described}
         self.provenance_ = self.provenance_ | {"calibrated": by}
         return self
 

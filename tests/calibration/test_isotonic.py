@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
+from megalabel import _native
 from megalabel.calibration import Isotonic
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError
@@ -207,3 +208,87 @@ def test_restores_read_only_knots():
 def test_refuses_knots_that_were_tampered_with(learned):
     with pytest.raises(ValueError, match="Isotonic"):
         Isotonic().restore(learned)
+
+
+# --- many pairs, and weights
+
+weighted = st.lists(
+    st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), min_size=1, max_size=12
+)
+
+
+@given(weighted)
+@settings(max_examples=200, deadline=None)
+def test_a_weight_is_so_many_copies(rows):
+    ranking, truth = case([[s] for s, _, _ in rows], [[h] for _, h, _ in rows])
+    copies = [(s, h) for s, h, w in rows for _ in range(w)]
+    if not copies:
+        return
+    by_weight = Isotonic().fit(ranking, truth, weights=[w for _, _, w in rows])
+    by_copies = Isotonic().fit(*case([[s] for s, _ in copies], [[h] for _, h in copies]))
+    np.testing.assert_array_equal(by_weight.thresholds_, by_copies.thresholds_)
+    np.testing.assert_allclose(by_weight.values_, by_copies.values_, rtol=1e-6)
+
+
+def random_case(n, seed=0, scale=1.0):
+    random = np.random.default_rng(seed)
+    scores = (scale * random.standard_normal(n)).astype(np.float32)
+    hit = random.random(n) < expit(scores)
+    ids = np.zeros((n, 1), np.int32)
+    return Ranking(ids, scores[:, None], LabelSet.numbered(1)), csr_matrix(hit[:, None]), hit
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_agrees_with_scipy_on_many_pairs(rounded):
+    from scipy.optimize import isotonic_regression
+
+    ranking, truth, hit = random_case(1_300_000)  # more than one piece of work
+    if rounded:
+        ranking = Ranking(ranking.ids, ranking.scores.round(2), ranking.labels)
+    scores = ranking.scores[:, 0] + np.float32(0)
+    distinct, where, weights = np.unique(scores, return_inverse=True, return_counts=True)
+    expected = isotonic_regression(np.bincount(where, hit) / weights, weights=weights).x
+    found = Isotonic().fit(ranking, truth).probabilities(distinct)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_number_of_threads_changes_nothing(threads):
+    ranking, truth, _ = random_case(2_200_000, scale=3)
+    weights = np.random.default_rng(1).random(len(ranking))
+    found = []
+    for count in (1, 3):
+        threads(count)
+        for some in (None, weights):
+            fitted = Isotonic().fit(ranking, truth, weights=some)
+            found.append([fitted.thresholds_, fitted.values_, fitted.apply(ranking).scores])
+    for one, other in zip(found[0] + found[1], found[2] + found[3], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_zeros_are_one_score_whatever_their_sign():
+    ranking, truth = case([[-0.0], [0.0]], [[1], [0]])
+    assert Isotonic().fit(ranking, truth).values_.tolist() == [0.5]
+
+
+def test_weights_that_are_none(caplog):
+    ranking, truth = case([[2], [1]], [[1], [0]])
+    with pytest.raises(ShapeError, match=r"\(3,\) for 2"):
+        Isotonic().fit(ranking, truth, weights=[1, 1, 1])
+    for bad in (-1, np.nan, np.inf):
+        with pytest.raises(ParameterError, match="weights"):
+            Isotonic().fit(ranking, truth, weights=[1, bad])
+    with caplog.at_level(logging.WARNING):
+        assert Isotonic().fit(ranking, truth, weights=[0, 0]).values_.tolist() == [0, 1]
+    assert "no ranked label" in caplog.text
+
+
+def test_the_native_core_checks_its_arrays():
+    f, u = np.zeros(2, np.float32), np.zeros(2, np.uint8)
+    none = np.zeros(0, np.float32)
+    for bad in ((f, u[:1], none), (f, u, f[:1]), (f, u, -f - 1), (f * np.nan, u, none)):
+        with pytest.raises(ValueError, match=r"must be|not a number"):
+            _native.isotonic_fit(*bad)
+    for bad in ((f, none, none), (f, f, f[:1])):
+        with pytest.raises(ValueError, match="thresholds"):
+            _native.isotonic_apply(*bad)
+    assert np.isnan(_native.isotonic_apply(f * np.nan, f[:1], f[:1])).all()

@@ -172,8 +172,8 @@ class ByFrequency(Grouped):
         distinct, where = np.unique(counts, return_inverse=True)
         pairs = np.bincount(where[top.ids[top.present]], minlength=len(distinct))
         if isinstance(self.bins, int):
-            before = np.cumsum(pairs) - pairs
-            group = before * self.bins // max(1, pairs.sum())
+            middle = 2 * np.cumsum(pairs) - pairs  # of those with one count, doubled
+            group = middle * self.bins // max(1, 2 * pairs.sum())
         else:
             group = np.searchsorted(np.sort(self.bins), distinct, side="right")
         return _joined(group, pairs)[where]

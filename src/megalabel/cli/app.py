@@ -44,6 +44,7 @@ for command in (
     evaluating.evaluate,
     shaping.merge,
     shaping.prune,
+    shaping.calibrate,
     corpora.info,
     corpora.convert,
     corpora.split,

@@ -56,6 +56,7 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
             "megalabel",
             "format",
             "metrics",
+            "reliability",
             "provenance",
         )
     }
@@ -66,12 +67,13 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
         output.show_json(shown | {"parameters": about["parameters"]})
         return
     provenance = shown.pop("provenance") or {}
-    metrics = shown.pop("metrics") or {}
+    metrics, reliability = shown.pop("metrics") or {}, shown.pop("reliability") or {}
     shown["bytes"] = output.size(models.folder_bytes(path))
     output.show_facts(f"Model {path}", shown)
     corpus = provenance.pop("corpus", {})
     output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})
     output.show_held_out(metrics)
+    output.show_reliability(reliability)
 
 
 def convert(

@@ -75,7 +75,7 @@ def train(
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:
-            output.note("this model is calibrated for its own labels, and will not merge")
+            output.note("a part of the labels is not calibrated: `megalabel calibrate` when merged")
     output.note(f"read {corpus}")
     if costs is not None:
         kept = whole.labels.indices(corpus.labels.ids)

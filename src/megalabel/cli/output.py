@@ -65,8 +65,36 @@ def show_facts(title: str, facts: Mapping[str, object]) -> None:
 def show_held_out(metrics: Mapping[str, Any]) -> None:
     """What a model measured of itself in training."""
     if metrics:
-        console.print("[bold]On training texts, each ranked as if it had not been seen[/]")
+        console.print("[bold]On texts ranked as if they had not been seen[/]")
         console.print(Evaluation.from_dict(metrics))
+
+
+def show_reliability(tables: Mapping[str, Any]) -> None:
+    """How probabilities compare with what came true, before and after calibration."""
+    if not tables:
+        return
+    before, after = tables["before"], tables["after"]
+    sides = {"before": before, "after": after} if before else {"after": after}
+    errors = ", ".join(f"{name} {100 * side['ECE']:.2f}" for name, side in sides.items())
+    rows = [
+        [f"{100 * low:.0f} to {100 * high:.0f}"]
+        + [_reliable(side, i)[j] for side in sides.values() for j in range(3)]
+        for i, (low, high) in enumerate(zip(after["low"], after["high"], strict=True))
+        if any(side["count"][i] for side in sides.values())
+    ]
+    columns = [what for name in sides for what in (name, "said", "true")]
+    show_table(
+        f"What was said to be true in % of cases, and what was, of the first {tables['k']} labels "
+        f"of {tables['texts']:,} texts; ECE@{tables['k']} {errors}",
+        ["%", *columns],
+        rows,
+    )
+
+
+def _reliable(side: Mapping[str, Any], i: int) -> list[str]:
+    said, true = (side[column][i] for column in ("confidence", "hit_rate"))
+    shown = [f"{100 * value:.1f}" if value is not None else "" for value in (said, true)]
+    return [f"{side['count'][i]:,}", *shown]
 
 
 def show_bars(title: str, bars: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""merge, prune: models made of other models."""
+"""merge, prune, calibrate: models made of other models."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel import store
+from megalabel import calibration, store
 from megalabel.cli import output
-from megalabel.cli.models import Json, folder_bytes
+from megalabel.cli.models import Json, SkipBad, Threads, folder_bytes, read, use_threads
 from megalabel.tagger import Tagger
 
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
@@ -52,6 +52,44 @@ def prune(
     _show(
         f"Pruned {out}", {"model": str(out), "bytes_before": folder_bytes(model)}, pruned, as_json
     )
+
+
+def calibrate(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    folder: Annotated[Path, typer.Argument(help="A corpus that was not trained on.")],
+    method: Annotated[
+        str, typer.Option(help=f"The shape of the map: {', '.join(calibration.METHODS)}.")
+    ] = "isotonic",
+    by: Annotated[
+        str | None, typer.Option(help="frequency or rank: a map for each group of labels.")
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", min=1, help="How many labels of each text are learned from.")
+    ] = 5,
+    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
+    out: Annotated[
+        Path | None, typer.Option(help="The model folder to write; by default MODEL itself.")
+    ] = None,
+    threads: Threads = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Make a model's probabilities right on texts that it was not trained on.
+
+    [dim]megalabel calibrate model data/ --method isotonic[/]
+    """
+    use_threads(threads)
+    calibrator = calibration.create(method, by=by, k=k)
+    target = model if out is None else out
+    store.check_target(target)
+    tagger = Tagger.load(model)
+    tagger.calibrate(read(folder, part, skip_bad), method=calibrator).save(target)
+    facts = {"model": str(target), "method": repr(calibrator), "k": k}
+    if as_json:
+        output.show_json(facts | {"reliability": tagger.reliability_})
+        return
+    output.show_facts(f"Calibrated {target}", facts)
+    output.show_reliability(tagger.reliability_)
 
 
 def _show(title: str, facts: dict[str, object], tagger: Tagger, as_json: bool) -> None:
