@@ -126,7 +126,7 @@ def test_labels_in_parts_make_one_model(folder, tmp_path):
     facts = json.loads(megalabel("merge", *parts, "--out", tmp_path / "all", "--json").stdout)
     assert facts["labels"] == 10
     assert facts["models"] == 2
-    train("whole", "--costs", tmp_path / "costs.tsv")
+    train("whole", "--costs", tmp_path / "costs.tsv", "--set", "calibrate=false")
     one, whole = (megalabel("tag", tmp_path / m, "red gown", "-k", 9) for m in ("all", "whole"))
     assert one.stdout == whole.stdout
 
@@ -140,9 +140,28 @@ def test_a_model_made_smaller(folder, tmp_path):
     assert "red" in megalabel("tag", tmp_path / "small", "red gown", "-k", 2).stdout
 
 
+def test_a_model_is_calibrated_later(folder, tmp_path):
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    options = ("--system", "dismec", "--set", "calibrate=false")
+    megalabel("train", folder, "--out", plain, *options)
+    assert json.loads(megalabel("info", plain, "--json").stdout)["reliability"] == {}
+    made = ["calibrate", plain, folder, "--method", "beta", "--by", "rank", "--out", other]
+    facts = json.loads(megalabel(*made, "--json").stdout)
+    assert facts["reliability"]["after"]["ECE"] < facts["reliability"]["before"]["ECE"]
+    assert json.loads(megalabel("info", plain, "--json").stdout)["reliability"] == {}
+    found = json.loads(megalabel("info", other, "--json").stdout)
+    assert found["reliability"] == facts["reliability"]
+    assert found["provenance"]["calibrated"]["method"] == "ByRank(calibrator=Beta())"
+    assert "texts of training" in megalabel("calibrate", plain, folder, "--split", "train").stderr
+    shown = megalabel("info", plain).stdout
+    assert "ECE@5 before" in shown
+    assert "93 to 100" in shown
+
+
 def test_trees_of_another_model(folder, tmp_path):
     def train(out, *options):
-        options = ("--system", "parabel", "--set", "max_leaf=2", "--out", tmp_path / out, *options)
+        settings = ("--set", "max_leaf=2", "--set", "calibrate=false")
+        options = ("--system", "parabel", *settings, "--out", tmp_path / out, *options)
         megalabel("train", folder, *options)
 
     train("first")
@@ -188,6 +207,9 @@ def test_demo_leaves_something_to_look_at(tmp_path):
         (["merge", "{model}", "--out", "{out}"], 2, "without calibration"),
         (["merge", "{folder}", "--out", "{out}"], 4, "not a model folder"),
         (["prune", "{model}", "--out", "{out}"], 2, "no weights to prune"),
+        (["calibrate", "{model}", "{folder}", "--method", "plat"], 2, "isotonic, platt"),
+        (["calibrate", "{model}", "{folder}", "--by", "size"], 2, "frequency or rank"),
+        (["calibrate", "{folder}", "{folder}"], 4, "not a model folder"),
         (["nothing"], 2, "nothing"),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_tagger_reads_the_names_of_labels(system):
     other = Corpus(corpus.texts, targets=corpus.targets, labels=labels)
     clusters = systems.create(system, **options).fit(other).classifier_.trees_[0].label_of_leaf_
     assert sorted(sorted(c) for c in clusters.reshape(2, 2).tolist()) == [[0, 2], [1, 3]]
-    calibrated = systems.create(system, calibrate=True, **options).fit(corpus)
+    calibrated = systems.create(system, calibration_texts=10, **options).fit(corpus)
     assert calibrated.calibration_ is not None
 
 
