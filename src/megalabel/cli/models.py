@@ -20,7 +20,7 @@ from megalabel import checkpoints, data, store, systems
 from megalabel.cli import output
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
-from megalabel.labels import LabelTree, read_costs
+from megalabel.labels import LabelTree, read_costs, read_propensities
 from megalabel.linear import TreeClassifier
 from megalabel.metrics import Evaluation
 from megalabel.tagger import Tagger
@@ -54,6 +54,10 @@ def train(
     costs: Annotated[
         Path | None, typer.Option(help="What errors on each label cost: .npy, or lines of text.")
     ] = None,
+    propensities: Annotated[
+        Path | None,
+        typer.Option(help="How likely each label is to be annotated: .npy, or lines of text."),
+    ] = None,
     tree: Annotated[
         Path | None, typer.Option(help="Take the label trees of this model; do not make new ones.")
     ] = None,
@@ -77,8 +81,11 @@ def train(
         if tagger.calibration is not None:
             output.note("a part of the labels is not calibrated: `megalabel calibrate` when merged")
     output.note(f"read {corpus}")
+    kept = slice(None) if shard is None else whole.labels.indices(corpus.labels.ids)
+    if propensities is not None:
+        given = read_propensities(propensities, whole.labels)[kept]
+        tagger.set_params(classifier__propensities=given)
     if costs is not None:
-        kept = whole.labels.indices(corpus.labels.ids)
         positive, negative = (column[kept] for column in read_costs(costs, whole.labels))
         tagger.set_params(classifier__positive_costs=positive, classifier__negative_costs=negative)
     if tree is not None:

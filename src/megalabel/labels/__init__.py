@@ -1,17 +1,39 @@
 """What is known of the label space."""
 
-from megalabel.labels.costs import label_costs, read_costs
+from megalabel.labels.costs import (
+    label_costs,
+    read_costs,
+    read_propensities,
+    write_propensities,
+)
 from megalabel.labels.growing import GrowingTree
-from megalabel.labels.propensity import JPV_CONSTANTS, jpv
+from megalabel.labels.propensity import (
+    JPV_CONSTANTS,
+    PROPENSITIES,
+    Jpv,
+    PropensityModel,
+    Richards,
+    direct_propensities,
+    jpv,
+    label_propensities,
+)
 from megalabel.labels.tree import LabelTree
 from megalabel.labels.vectors import label_vectors
 
 __all__ = [
     "JPV_CONSTANTS",
+    "PROPENSITIES",
     "GrowingTree",
+    "Jpv",
     "LabelTree",
+    "PropensityModel",
+    "Richards",
+    "direct_propensities",
     "jpv",
     "label_costs",
+    "label_propensities",
     "label_vectors",
     "read_costs",
+    "read_propensities",
+    "write_propensities",
 ]

@@ -1,4 +1,4 @@
-"""What an error on a label costs: by name of a weighting, or from a file."""
+"""What an error on a label costs: by name of a weighting, or from a file. Propensities likewise."""
 
 from __future__ import annotations
 
@@ -8,28 +8,40 @@ import numpy as np
 
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels.propensity import jpv
+from megalabel.labels.propensity import Propensities, label_propensities
 
-WEIGHTINGS = (None, "balanced", "propensity", "propensity-negatives", "propensity-balanced")
+WEIGHTINGS = (
+    None,
+    "balanced",
+    "propensity",
+    "propensity-negatives",
+    "propensity-balanced",
+    "propensity-rebalanced",
+)
 LOWEST, HIGHEST = 1e-6, 1e6  # what a cost may be
 _BETA = 0.9  # of Cui et al. 2019
 
 
-def label_costs(weighting: str | None, counts: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def label_costs(
+    weighting: str | None, counts: np.ndarray, n: int, propensities: Propensities = None
+) -> tuple[np.ndarray, np.ndarray]:
     """What an error on a text with, and on a text without, each label costs.
 
-    With p the propensity of a label (`jpv`) and m its number of texts:
+    With p the propensity of a label, m its number of texts, and c(m) = 0.1 / (1 - 0.9^m):
 
-    | weighting                | with the label              | without |
-    |--------------------------|-----------------------------|---------|
-    | None                     | 1                           | 1       |
-    | `"balanced"`             | 0.1 / (1 - 0.9^m)           | 1       |
-    | `"propensity"`           | 2/p - 1                     | 1       |
-    | `"propensity-negatives"` | 1                           | p/(2-p) |
-    | `"propensity-balanced"`  | (2/p - 1) 0.1 / (1 - 0.9^m) | 1       |
+    | weighting                 | with the label        | without |
+    |---------------------------|-----------------------|---------|
+    | None                      | 1                     | 1       |
+    | `"balanced"`              | c(m)                  | 1       |
+    | `"propensity"`            | 2/p - 1               | 1       |
+    | `"propensity-negatives"`  | 1                     | p/(2-p) |
+    | `"propensity-balanced"`   | (2/p - 1) c(m)        | 1       |
+    | `"propensity-rebalanced"` | c(m/p)/p + 1/p - 1    | 1       |
 
-    Class balance is that of Cui et al. (2019); the propensity weights are those of Jain et al.
-    (2016), against missing labels. A label without texts costs 1.
+    Class balance is that of Cui et al. (2019). The propensity weights make a convex loss an upper
+    bound of the unbiased zero-one loss under missing labels (Qaraei et al. 2021); "balanced"
+    classes are weighed before that, "rebalanced" ones after, by how many texts there would be
+    without any missing. A label without texts costs 1.
 
     Parameters
     ----------
@@ -38,6 +50,8 @@ def label_costs(weighting: str | None, counts: np.ndarray, n: int) -> tuple[np.n
         The number of training texts with each label.
     n : int
         The number of training texts.
+    propensities : str, PropensityModel or array (labels,), optional
+        See `label_propensities`; by default the model of Jain, Prabhu and Varma (2016).
 
     Examples
     --------
@@ -46,16 +60,28 @@ def label_costs(weighting: str | None, counts: np.ndarray, n: int) -> tuple[np.n
     """
     if weighting not in WEIGHTINGS:
         raise ParameterError(f"weighting must be one of {WEIGHTINGS}, not {weighting!r}")
-    positive, negative = np.ones(len(counts)), np.ones(len(counts))
     name = weighting or ""
-    if name.startswith("propensity"):
-        positive = 2 / jpv(counts, n) - 1
+    unbiased = name.startswith("propensity")
+    if propensities is not None and not unbiased:
+        raise ParameterError(
+            f"propensities are for weighting='propensity' and its kin, not {weighting!r}"
+        )
+    positive, negative = np.ones(len(counts)), np.ones(len(counts))
+    p = label_propensities(propensities, counts, n) if unbiased else positive
+    positive = 2 / p - 1
     if name == "propensity-negatives":
         positive, negative = negative, 1 / positive
-    if name.endswith("balanced"):
-        positive = positive * (1 - _BETA) / (1 - _BETA ** np.maximum(counts, 1))
+    elif name == "propensity-rebalanced":
+        positive = _balance(counts / p) / p + 1 / p - 1
+    elif name.endswith("balanced"):
+        positive = positive * _balance(counts)
     seen = counts > 0
     return np.where(seen, positive, 1.0), np.where(seen, negative, 1.0)
+
+
+def _balance(counts: np.ndarray) -> np.ndarray:
+    """The weight of a class by the effective number of its texts."""
+    return np.asarray((1 - _BETA) / (1 - _BETA ** np.maximum(counts, 1)))
 
 
 def read_costs(file: str | Path, labels: LabelSet) -> tuple[np.ndarray, np.ndarray]:
@@ -77,59 +103,111 @@ def read_costs(file: str | Path, labels: LabelSet) -> tuple[np.ndarray, np.ndarr
     ...     [costs.tolist() for costs in read_costs(file.name, LabelSet(["cat", "dog"]))]
     [[1.0, 2.5], [1.0, 1.0]]
     """
-    path = Path(file)
-    if not path.is_file():
-        raise DataError("no such file", file=path)
-    table = _array(path) if path.suffix == ".npy" else _lines(path, labels)
-    if len(table) != len(labels):
-        raise ShapeError(f"{path} has costs of {len(table)} labels, but there are {len(labels)}")
-    wrong = np.argwhere(~((table >= LOWEST) & (table <= HIGHEST)))
-    if len(wrong):
-        label, column = wrong[0]
-        value, name = table[label, column], labels.name(label)
-        message = f"expected costs from {LOWEST:g} to {HIGHEST:g}, found {value} for {name!r}"
-        raise DataError(message, file=path)
+    table = _read(Path(file), labels, "costs", columns=2, limits=(LOWEST, HIGHEST), others=1.0)
     return table[:, 0], table[:, 1]
 
 
-def _array(path: Path) -> np.ndarray:
+def read_propensities(file: str | Path, labels: LabelSet) -> np.ndarray:
+    """Propensities of labels from a file, in the forms of `read_costs` with one number a label.
+
+    In a file with tabs every label must be named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+    ...     _ = file.write("dog\\t0.5\\ncat\\t1\\n")
+    ...     file.flush()
+    ...     read_propensities(file.name, LabelSet(["cat", "dog"])).tolist()
+    [1.0, 0.5]
+    """
+    table = _read(Path(file), labels, "propensities", columns=1, limits=(LOWEST, 1.0), others=None)
+    return table[:, 0]
+
+
+def write_propensities(file: str | Path, propensities: np.ndarray, labels: LabelSet) -> None:
+    """Write what `read_propensities` reads: `.npy`, or lines of label id, tab, propensity."""
+    path = Path(file)
+    if path.suffix == ".npy":
+        np.save(path, propensities)
+        return
+    lines = [f"{i}\t{p:.6g}\n" for i, p in zip(labels.ids.to_pylist(), propensities, strict=True)]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _read(
+    path: Path,
+    labels: LabelSet,
+    what: str,
+    columns: int,
+    limits: tuple[float, float],
+    others: float | None,
+) -> np.ndarray:
+    """Numbers of each label; `others` are those of labels that are not named, None to refuse."""
+    if not path.is_file():
+        raise DataError("no such file", file=path)
+    if path.suffix == ".npy":
+        table = _array(path, columns)
+    else:
+        table = _lines(path, labels, what, columns, others)
+    if len(table) != len(labels):
+        raise ShapeError(f"{path} has {what} of {len(table)} labels, but there are {len(labels)}")
+    wrong = np.argwhere(~((table >= limits[0]) & (table <= limits[1])))
+    if len(wrong):
+        label, column = wrong[0]
+        value, name = table[label, column], labels.name(label)
+        message = f"expected {what} from {limits[0]:g} to {limits[1]:g}, found {value} for {name!r}"
+        raise DataError(message, file=path)
+    return table
+
+
+def _array(path: Path, columns: int) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise DataError(f"expected an array, found: {error}", file=path) from None
+    wanted = " or ".join(["(labels,)", *(f"(labels, {i})" for i in range(2, columns + 1))])
     if array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
-        raise DataError(f"expected numbers (labels,) or (labels, 2), found {array!r}", file=path)
-    table = np.asarray(array.reshape(len(array), -1), np.float64)
-    if table.shape[1] == 1:
-        table = np.hstack([table, np.ones_like(table)])
-    if table.shape[1] != 2:
-        raise ShapeError(f"{path} is {array.shape}: expected (labels,) or (labels, 2)")
+        raise DataError(f"expected numbers {wanted}, found {array!r}", file=path)
+    given = array.reshape(len(array), -1)
+    if not 1 <= given.shape[1] <= columns:
+        raise ShapeError(f"{path} is {array.shape}: expected {wanted}")
+    table = np.ones((len(array), columns))
+    table[:, : given.shape[1]] = given
     return table
 
 
-def _lines(path: Path, labels: LabelSet) -> np.ndarray:
-    """Costs by label where the first line has a tab, else by order."""
+def _lines(
+    path: Path, labels: LabelSet, what: str, columns: int, others: float | None
+) -> np.ndarray:
+    """Numbers by label where the first line has a tab, else by order."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise DataError(f"expected UTF-8: {error.reason}", file=path) from None
     named = bool(lines) and "\t" in lines[0]
-    wanted = "label, tab, one or two costs" if named else "one or two costs"
-    places = _places(path, lines, labels) if named else np.arange(len(lines))
-    table = np.ones((len(labels) if named else len(lines), 2))
+    wanted = f"one or two {what}" if columns == 2 else "one number"
+    wanted = f"label, tab, {wanted}" if named else wanted
+    places = _places(path, lines, labels, what) if named else np.arange(len(lines))
+    unnamed = np.setdiff1d(np.arange(len(labels)), places)
+    if named and others is None and len(unnamed):
+        name = labels.name(unnamed[0])
+        message = f"has no {what} of {len(unnamed)} of {len(labels)} labels, such as {name!r}"
+        raise DataError(message, file=path)
+    table = np.full((len(labels) if named else len(lines), columns), others or 1.0)
     for number, (place, line) in enumerate(zip(places, lines, strict=True), 1):
         numbers = line.partition("\t")[2] if named else line
         try:
-            costs = [float(part) for part in numbers.split()]
+            found = [float(part) for part in numbers.split()]
         except ValueError:
-            costs = []
-        if len(costs) not in (1, 2):
+            found = []
+        if not 1 <= len(found) <= columns:
             raise DataError(f"expected {wanted}, found {line!r}", file=path, line=number)
-        table[place, : len(costs)] = costs
+        table[place, : len(found)] = found
     return table
 
 
-def _places(path: Path, lines: list[str], labels: LabelSet) -> np.ndarray:
+def _places(path: Path, lines: list[str], labels: LabelSet, what: str) -> np.ndarray:
     """The number of the label that each line names; each known, and named once."""
     names = [line.partition("\t")[0] for line in lines]
     places = labels.indices(names)
@@ -139,6 +217,6 @@ def _places(path: Path, lines: list[str], labels: LabelSet) -> np.ndarray:
             message = f"expected a known label, found {names[number - 1]!r}"
             raise DataError(message, file=path, line=number)
         if first.setdefault(place, number) < number:
-            message = f"{names[number - 1]!r} has its costs in line {first[place]} already"
+            message = f"{names[number - 1]!r} has its {what} in line {first[place]} already"
             raise DataError(message, file=path, line=number)
     return places

@@ -37,8 +37,11 @@ class OneVsAll(training.LinearClassifier):
         C, the price of an error against the ridge.
     weighting : str, optional
         How much positives and negatives of each label cost, times `cost`: see
-        `labels.label_costs`. "balanced", "propensity", "propensity-negatives" or
-        "propensity-balanced"; None: all the same.
+        `labels.label_costs`. "balanced", "propensity", "propensity-negatives",
+        "propensity-balanced" or "propensity-rebalanced"; None: all the same.
+    propensities : str, PropensityModel or array (labels,), optional
+        What such a weighting takes for the propensities of labels: see
+        `labels.label_propensities`. None: the model of Jain, Prabhu and Varma (2016).
     positive_costs, negative_costs : arrays (labels,), optional
         What an error on a text with, and on a text without, each label costs, times `cost`; in
         place of `weighting`.
@@ -80,6 +83,7 @@ class OneVsAll(training.LinearClassifier):
         loss: str = "squared-hinge",
         cost: float = 1.0,
         weighting: str | None = None,
+        propensities: Any = None,
         positive_costs: Any = None,
         negative_costs: Any = None,
         relevance: str | None = None,
@@ -93,6 +97,7 @@ class OneVsAll(training.LinearClassifier):
         self.loss = loss
         self.cost = cost
         self.weighting = weighting
+        self.propensities = propensities
         self.positive_costs = positive_costs
         self.negative_costs = negative_costs
         self.relevance = relevance

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Check, Classifier, clone, integer, number, one_of, sequence_of
+from megalabel.base import Check, Classifier, clone, instance, integer, number, one_of, sequence_of
 from megalabel.data.corpus import canonical
 from megalabel.errors import ParameterError, ShapeError
+from megalabel.labels import PROPENSITIES, PropensityModel
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
 from megalabel.linear.chunks import PRECISIONS, ChunkedWeights
 from megalabel.linear.prior import begin
@@ -30,14 +31,18 @@ SLICE_WORK = 1 << 26
 SLICE_BLOCKS = 256
 
 
-def _are_costs(values: Any) -> bool:
-    if isinstance(values, np.ndarray):
-        fit = values.ndim == 1 and values.dtype.kind in "iuf"
-        return fit and bool(((values >= LOWEST) & (values <= HIGHEST)).all())
-    return sequence_of(number(LOWEST, HIGHEST)).accepts(values)
+def _one_a_label(low: float, high: float) -> Check:
+    def accepts(values: Any) -> bool:
+        if isinstance(values, np.ndarray):
+            fit = values.ndim == 1 and values.dtype.kind in "iuf"
+            return fit and bool(((values >= low) & (values <= high)).all())
+        return sequence_of(number(low, high)).accepts(values)
+
+    return Check(accepts, f"an array of numbers from {low:g} to {high:g}, one a label")
 
 
-_COSTS = Check(_are_costs, f"an array of numbers from {LOWEST:g} to {HIGHEST:g}, one a label")
+_COSTS = _one_a_label(LOWEST, HIGHEST)
+BY_LABEL = ("propensities", "positive_costs", "negative_costs")  # parameters that may be arrays
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ class LinearClassifier(Classifier):
         "loss": one_of(*LOSSES),
         "cost": number(LOWEST, HIGHEST),
         "weighting": one_of(*WEIGHTINGS),
+        "propensities": one_of(None, *PROPENSITIES)
+        | instance(PropensityModel)
+        | _one_a_label(LOWEST, 1),
         "positive_costs": _COSTS | one_of(None),
         "negative_costs": _COSTS | one_of(None),
         "relevance": one_of(None, "labels"),
@@ -75,6 +83,7 @@ class LinearClassifier(Classifier):
     loss: str
     cost: float
     weighting: str | None
+    propensities: Any
     positive_costs: Any
     negative_costs: Any
     relevance: str | None
@@ -101,7 +110,8 @@ class LinearClassifier(Classifier):
             )
         costs = []
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
-        by_name = label_costs(self.weighting, counts, max(1, Y.shape[0]))
+        n = max(1, Y.shape[0])
+        by_name = label_costs(self.weighting, counts, n, self.propensities)
         for (name, own), weights in zip(given.items(), by_name, strict=True):
             if own is not None and len(own) != Y.shape[1]:
                 raise ShapeError(f"{name} are of {len(own)} labels but Y is {Y.shape}")
@@ -112,22 +122,32 @@ class LinearClassifier(Classifier):
         """The parameters that go to `train` as they are."""
         return {name: getattr(self, name) for name in ("loss", "eps", "bias", "prune")}
 
+    def for_labels(self, numbers: np.ndarray) -> Self:
+        """An unfitted copy for some of the labels: arrays among its parameters are cut to them."""
+        part: Self = clone(self)
+        for name in BY_LABEL:
+            if _is_array(given := getattr(part, name)):
+                setattr(part, name, np.asarray(given)[numbers])
+        return part
+
     @classmethod
     def _merged(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
         """A classifier with the parameters of the parts, which may differ in those of labels."""
         first = parts[0].get_params(deep=False)
         for which, part in enumerate(parts[1:], 2):
             for name, value in part.get_params(deep=False).items():
-                of_labels = name in ("positive_costs", "negative_costs", "tree")
-                if not of_labels and value != first[name]:
+                arrays = [_is_array(of_label) for of_label in (value, first[name])]
+                if name in ("positive_costs", "negative_costs", "tree") or all(arrays):
+                    continue
+                if any(arrays) or value != first[name]:
                     raise ParameterError(
                         f"{name} is {first[name]!r} in model 1 but {value!r} in model {which}"
                     )
         merged = cls(**first)
         merged.labels_ = labels
-        for name in ("positive_costs", "negative_costs"):
+        for name in BY_LABEL:
             given = [getattr(part, name) for part in parts]
-            if any(costs is not None for costs in given):
+            if any(map(_is_array, given)):
                 sizes = [len(part.labels_) for part in parts]
                 filled = [np.ones(n) if c is None else c for c, n in zip(given, sizes, strict=True)]
                 setattr(merged, name, np.concatenate(filled))
@@ -146,6 +166,10 @@ class LinearClassifier(Classifier):
         result.prune = max(self.prune, threshold)
         result.restore({name: smaller(value) for name, value in self.learned().items()})
         return result
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | list | tuple)
 
 
 def rows_of(X: Matrix) -> csr_matrix:

@@ -61,7 +61,7 @@ class TreeClassifier(training.LinearClassifier):
         How margins become scores along a path: see `linear.chunks.beam_search`.
     exact : bool
         Search best first for the exact answer instead of by beam; needs scores that fall.
-    weighting, positive_costs, negative_costs
+    weighting, propensities, positive_costs, negative_costs
         As for `OneVsAll`, on the last level, where the labels are.
     relevance : None, "labels" or "nodes"
         "labels": on the last level the cost of a positive is multiplied with its relevance, the
@@ -123,6 +123,7 @@ class TreeClassifier(training.LinearClassifier):
         loss: str = "squared-hinge",
         cost: float = 1.0,
         weighting: str | None = None,
+        propensities: Any = None,
         positive_costs: Any = None,
         negative_costs: Any = None,
         relevance: str | None = None,
@@ -147,6 +148,7 @@ class TreeClassifier(training.LinearClassifier):
         self.loss = loss
         self.cost = cost
         self.weighting = weighting
+        self.propensities = propensities
         self.positive_costs = positive_costs
         self.negative_costs = negative_costs
         self.relevance = relevance

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from megalabel.linear import OneVsAll
 from megalabel.systems import System
 from megalabel.systems.linear_parts import linear_tagger, plan_one_vs_all
@@ -12,6 +14,7 @@ def dismec(
     *,
     cost: float = 1.0,
     weighting: str | None = None,
+    propensities: Any = None,
     eps: float = 0.01,
     prune: float = 0.06,
     precision: str = "int8",
@@ -20,7 +23,14 @@ def dismec(
     seed: int = 0,
 ) -> Tagger:
     """One-versus-all with the squared hinge; `weighting="propensity"` against missing labels."""
-    classifier = OneVsAll(cost=cost, weighting=weighting, eps=eps, prune=prune, precision=precision)
+    classifier = OneVsAll(
+        cost=cost,
+        weighting=weighting,
+        propensities=propensities,
+        eps=eps,
+        prune=prune,
+        precision=precision,
+    )
     return linear_tagger(classifier, "dismec", min_df, calibrate, seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -15,7 +15,7 @@ from megalabel.base import Classifier, clone
 from megalabel.calibration import Isotonic
 from megalabel.data import Corpus
 from megalabel.features import Precomputed, Tfidf
-from megalabel.linear import TreeClassifier, training
+from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.systems.planning import (
     Plan,
@@ -138,7 +138,7 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     job = _Job(tagger, corpus)
-    X, Y, classifier = job.X, job.Y, tagger.classifier
+    X, Y, classifier = job.X, job.Y, cast(OneVsAll, tagger.classifier)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     order = np.argsort(-counts, kind="stable")
     used = int(np.count_nonzero(counts))
@@ -149,10 +149,7 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
     labels = order[places[places < used]]
 
     def cost_of(rows: np.ndarray) -> _Cost:
-        part = clone(classifier)
-        for name in ("positive_costs", "negative_costs"):
-            if (costs := getattr(part, name)) is not None:
-                setattr(part, name, np.asarray(costs)[labels])
+        part = classifier.for_labels(labels)
         started = time.process_time()
         part.fit(X[rows], Y[rows][:, labels])
         seconds = time.process_time() - started

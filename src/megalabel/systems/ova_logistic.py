@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from megalabel.linear import OneVsAll
 from megalabel.systems import System
 from megalabel.systems.linear_parts import linear_tagger, plan_one_vs_all
@@ -12,6 +14,7 @@ def ova_logistic(
     *,
     cost: float = 10.0,
     weighting: str | None = None,
+    propensities: Any = None,
     eps: float = 0.01,
     prune: float = 0.05,
     precision: str = "int8",
@@ -21,7 +24,13 @@ def ova_logistic(
 ) -> Tagger:
     """One-versus-all with the logistic loss."""
     classifier = OneVsAll(
-        loss="logistic", cost=cost, weighting=weighting, eps=eps, prune=prune, precision=precision
+        loss="logistic",
+        cost=cost,
+        weighting=weighting,
+        propensities=propensities,
+        eps=eps,
+        prune=prune,
+        precision=precision,
     )
     return linear_tagger(classifier, "ova-logistic", min_df, calibrate, seed)
 
