@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel.cli import EXIT_CODES, corpora, demonstration, evaluating, models, planning, shaping
+from megalabel.cli import (
+    EXIT_CODES,
+    corpora,
+    demonstration,
+    evaluating,
+    missing,
+    models,
+    planning,
+    shaping,
+)
 
 app = typer.Typer(
     help="Tag texts with the right few of thousands to millions of labels.",
@@ -48,6 +57,7 @@ for command in (
     corpora.info,
     corpora.convert,
     corpora.split,
+    missing.propensities,
     planning.systems,
     planning.plan,
     demonstration.demo,

@@ -1,0 +1,99 @@
+"""propensities: how likely labels are to be annotated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from megalabel.cli import models, output
+from megalabel.cli.models import Json, SkipBad
+from megalabel.data import Corpus
+from megalabel.errors import ParameterError
+from megalabel.labels import (
+    PROPENSITIES,
+    Jpv,
+    PropensityModel,
+    Richards,
+    direct_propensities,
+    label_propensities,
+    write_propensities,
+)
+from megalabel.labels.plot import propensity_plot
+
+_FITTED: dict[str, type[PropensityModel]] = {"jpv-fitted": Jpv, "richards": Richards}
+_MODELS = (*PROPENSITIES, *_FITTED, "direct")
+
+
+def propensities(
+    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    model: Annotated[
+        str, typer.Option(help=f"One of {', '.join(_MODELS)}; the last three need --complete.")
+    ] = "jpv",
+    complete: Annotated[
+        Path | None,
+        typer.Option(help="A file of texts with all labels that apply, to measure by."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write them there, for train --propensities.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw them there, as SVG.")] = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Say how likely labels that apply are to be annotated, by a model or a complete sample.
+
+    [dim]megalabel propensities data/ --model richards --complete sample.jsonl --plot p.svg[/]
+    """
+    if model not in _MODELS:
+        raise ParameterError(f"--model must be one of {', '.join(_MODELS)}, not {model!r}")
+    if (complete is None) != (model in PROPENSITIES):
+        needs = "needs" if complete is None else "does not look at"
+        raise ParameterError(f"--model {model} {needs} --complete")
+    corpus = models.read(folder, "train", skip_bad)
+    counts, n = corpus.label_counts, len(corpus)
+    curves: dict[str, PropensityModel | np.ndarray] = {}
+    if complete is not None:
+        curves = _measured(corpus, models.read(complete, "train", skip_bad), model)
+    else:
+        curves[model] = PROPENSITIES[model]
+    chosen = curves[model]
+    values = label_propensities(chosen, counts, n)
+    if out is not None:
+        write_propensities(out, values, corpus.labels)
+    if plot is not None:
+        propensity_plot(curves, counts, n, plot)
+    constants = chosen.get_params() if isinstance(chosen, PropensityModel) else {}
+    quartiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).round(4).tolist()
+    if as_json:
+        output.show_json({"model": model, **constants, "texts": n, "quartiles": quartiles})
+        return
+    names = ("lowest", "lower quartile", "median", "upper quartile", "highest")
+    shown = {name: f"{value:.4g}" for name, value in constants.items()}
+    shown |= {name: f"{value:.3f}" for name, value in zip(names, quartiles, strict=True)}
+    output.show_facts(f"Propensities of {len(values):,} labels by {model}", shown)
+
+
+def _measured(
+    corpus: Corpus, sample: Corpus, model: str
+) -> dict[str, PropensityModel | np.ndarray]:
+    """Propensities measured on a sample, and the curve fitted to them, if one is asked for."""
+    targets = sample.aligned(corpus.labels).targets[:, : len(corpus.labels)]
+    observed, same = corpus.targets, False
+    if corpus.ids is not None and sample.ids is not None:
+        place = {identity: row for row, identity in enumerate(corpus.ids.to_pylist())}
+        rows = np.array([place.get(identity, -1) for identity in sample.ids.to_pylist()])
+        same = bool((rows >= 0).any())
+        if same:
+            observed, targets = observed[rows[rows >= 0]], targets[np.flatnonzero(rows >= 0)]
+    how = f"{targets.shape[0]:,} texts annotated twice" if same else "rates: no text has its id"
+    output.note(f"measured on {how}")
+    if model == "direct":
+        return {model: direct_propensities(observed, targets, same_rows=same)}
+    found = direct_propensities(observed, targets, same_rows=same, smoothing=0)
+    weights = np.asarray((targets > 0).sum(axis=0)).ravel()
+    fitted = _FITTED[model].fit_to(corpus.label_counts, len(corpus), found, weights)
+    measured = direct_propensities(observed, targets, same_rows=same)
+    return {"measured": measured, model: fitted}
