@@ -11,7 +11,7 @@ from megalabel import systems
 from megalabel.data import Corpus, LabelSet, synthetic
 from megalabel.errors import DataError, MegalabelError, ParameterError
 from megalabel.features import Concat, Tfidf
-from megalabel.labels import LabelTree
+from megalabel.labels import Jpv, LabelTree
 from megalabel.tagger import Tagger
 
 QUERIES = ["red evening gown", "", "a brass lamp with a blue shade", "zzyzx"]
@@ -191,6 +191,32 @@ def test_trees_that_cannot_be_joined(shop):
     trees[1].classifier_.trees_ = trees[1].classifier_.trees_[:2]
     with pytest.raises(ParameterError, match=r"models of \[3, 2\] trees"):
         megalabel.merge(trees)
+
+
+@pytest.mark.parametrize("own", [np.linspace(0.1, 1, 101), Jpv(0.6, 2.6), "jpv-amazon"])
+def test_propensities_of_the_parts_are_those_of_all(shop, own, tmp_path):
+    options = {"weighting": "propensity"}
+    fitted, start = [], 0
+    for number, part in enumerate(shards(shop, 2)):
+        p = own[start : start + len(part.labels)] if isinstance(own, np.ndarray) else own
+        start += len(part.labels)
+        tagger = systems.create("dismec", propensities=p, **options).fit(part)
+        tagger.save(tmp_path / str(number))
+        fitted.append(Tagger.load(tmp_path / str(number)))
+    one = megalabel.merge(fitted)
+    np.testing.assert_array_equal(one.classifier.propensities, own)
+    whole = systems.create("dismec", propensities=own, **options).fit(shop)
+    assert_same(one.rank(QUERIES, 9), whole.rank(QUERIES, 9))
+
+
+def test_propensities_that_cannot_be_joined(shop):
+    kinds = (np.full(50, 0.5), None)
+    fitted = [
+        systems.create("dismec", weighting="propensity", propensities=p).fit(part)
+        for p, part in zip(kinds, shards(shop, 2), strict=True)
+    ]
+    with pytest.raises(ParameterError, match="in model 1 but None in model 2"):
+        megalabel.merge(fitted)
 
 
 # --- what cannot be merged

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
-from megalabel import data
+from megalabel import data, labels
+from megalabel.data.synthetic import generate
+from megalabel.tagger import Tagger
 
 
 def megalabel(*args, stdin="", code=0, **environment):
@@ -131,6 +134,43 @@ def test_labels_in_parts_make_one_model(folder, tmp_path):
     assert one.stdout == whole.stdout
 
 
+def test_propensities_from_a_complete_sample_to_a_model(tmp_path):
+    shop = generate(texts=600, labels=200)
+    folder, whole, file, image = (tmp_path / name for name in ("c", "w", "p.tsv", "p.svg"))
+    data.write(shop.corpus, folder / "trn.jsonl")
+    texts, ids = shop.corpus.texts, shop.corpus.ids
+    complete = data.Corpus(texts, None, shop.complete, shop.corpus.labels, ids=ids)
+    data.write(complete[:300], whole / "same.jsonl")
+    others = data.Corpus(texts, None, shop.complete, shop.corpus.labels)
+    data.write(others, whole / "others.jsonl")
+    published = json.loads(megalabel("propensities", folder, "--json").stdout)
+    assert published["a"] == 0.55
+
+    given = ["propensities", folder, "--out", file, "--plot", image, "--json"]
+    for model, sample in (("richards", "same"), ("jpv-fitted", "others"), ("direct", "same")):
+        sample_file = whole / f"{sample}.jsonl"
+        done = megalabel(*given, "--model", model, "--complete", sample_file)
+        facts = json.loads(done.stdout)
+        if sample == "same":
+            assert facts["texts annotated twice"] == 300
+        else:
+            assert facts["texts of the sample"] == 600
+        assert 0 < facts["quartiles"][0] < facts["quartiles"][-1] <= 1
+        assert image.read_text().startswith("<svg")
+    assert "median" in megalabel("propensities", folder).stdout
+
+    train = ["train", folder, "--system", "dismec", "--set", "weighting=propensity", "--out"]
+    megalabel(*train, tmp_path / "one", "--propensities", file)
+    measured = labels.direct_propensities(shop.corpus.targets[:300], shop.complete[:300])
+    used = Tagger.load(tmp_path / "one").classifier.propensities
+    np.testing.assert_allclose(used, measured, rtol=1e-5)
+    megalabel(*train, tmp_path / "part", "--propensities", file, "--label-shard", "2/2")
+    part = Tagger.load(tmp_path / "part").classifier.propensities
+    np.testing.assert_array_equal(part, used[100:])
+    megalabel(*train, tmp_path / "two", "--set", "propensities=jpv-amazon")
+    assert Tagger.load(tmp_path / "two").classifier.propensities == "jpv-amazon"
+
+
 def test_a_model_made_smaller(folder, tmp_path):
     megalabel("train", folder, "--system", "dismec", "--out", tmp_path / "large")
     made = ["prune", tmp_path / "large", "--out", tmp_path / "small", "--threshold", 0.5]
@@ -204,6 +244,10 @@ def test_demo_leaves_something_to_look_at(tmp_path):
         (["train", "{folder}", "--out", "{out}", "--label-shard", "3/2"], 2, "shard 3 of 2"),
         (["train", "{folder}", "--out", "{out}", "--tree", "{model}"], 2, "has no label trees"),
         (["train", "{folder}", "--out", "{out}", "--costs", "{out}"], 3, "no such file"),
+        (["train", "{folder}", "--out", "{out}", "--propensities", "{out}"], 3, "no such file"),
+        (["propensities", "{folder}", "--model", "direct"], 2, "needs --complete"),
+        (["propensities", "{folder}", "--complete", "{folder}"], 2, "does not look at --complete"),
+        (["propensities", "{folder}", "--model", "x"], 2, "jpv-wikipedia, jpv-fitted"),
         (["merge", "{model}", "--out", "{out}"], 2, "without calibration"),
         (["merge", "{folder}", "--out", "{out}"], 4, "not a model folder"),
         (["prune", "{model}", "--out", "{out}"], 2, "no weights to prune"),

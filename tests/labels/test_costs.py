@@ -7,7 +7,13 @@ import pytest
 
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels import jpv, label_costs, read_costs
+from megalabel.labels import (
+    jpv,
+    label_costs,
+    read_costs,
+    read_propensities,
+    write_propensities,
+)
 
 COUNTS = np.array([1, 2, 5, 10, 100, 0])
 LABELS = LabelSet(["Q1", "Q2", "Q3"], names=["cat", "dog", "a bird"])
@@ -28,6 +34,31 @@ def test_weightings_are_their_formulas():
         found = label_costs(weighting, COUNTS, 1000)
         np.testing.assert_allclose(found[0], positive, rtol=1e-3)
         np.testing.assert_allclose(found[1], negative, rtol=1e-12)
+
+
+def test_classes_are_balanced_before_or_after_missing_labels():
+    p = np.array([0.2, 0.5, 0.25, 1, 1, 0.5])
+    found, negative = label_costs("propensity-rebalanced", COUNTS, 1000, p)
+    of_texts = (1 - 0.9) / (1 - 0.9 ** (np.maximum(COUNTS, 1) / p))  # as if none were missing
+    np.testing.assert_allclose(found[:-1], (of_texts / p + 1 / p - 1)[:-1], rtol=1e-12)
+    assert found[-1] == 1
+    assert (negative == 1).all()
+    # where nothing is missing, the order makes no difference
+    for weighting in ("propensity-balanced", "propensity-rebalanced"):
+        costs = label_costs(weighting, COUNTS, 1000, np.ones(6))
+        np.testing.assert_allclose(costs, label_costs("balanced", COUNTS, 1000), rtol=1e-12)
+
+
+def test_any_propensities():
+    p = np.array([0.2, 0.5, 0.25, 1, 1, 0.5])
+    np.testing.assert_allclose(label_costs("propensity", COUNTS, 1000, p)[0], [9, 3, 7, 1, 1, 1])
+    amazon = label_costs("propensity", COUNTS, 1000, "jpv-amazon")[0]
+    np.testing.assert_allclose(amazon[0], 2 / jpv([1], 1000, 0.6, 2.6)[0] - 1)
+    for weighting in (None, "balanced"):
+        with pytest.raises(ParameterError, match="propensities are for weighting='propensity'"):
+            label_costs(weighting, COUNTS, 1000, p)
+    with pytest.raises(ShapeError, match="2 labels, but there are 6"):
+        label_costs("propensity", COUNTS, 1000, [1, 1])
 
 
 def test_the_two_propensity_weightings_differ_in_scale_alone():
@@ -101,3 +132,29 @@ def test_files_that_are_not_of_these_labels(tmp_path):
     (tmp_path / "costs.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="UTF-8"):
         read_costs(tmp_path / "costs.txt", LABELS)
+
+
+@pytest.mark.parametrize("name", ["p.npy", "p.tsv"])
+def test_propensities_are_read_as_they_were_written(tmp_path, name):
+    write_propensities(tmp_path / name, np.array([0.25, 1, 1 / 3]), LABELS)
+    np.testing.assert_allclose(
+        read_propensities(tmp_path / name, LABELS), [0.25, 1, 1 / 3], rtol=1e-5
+    )
+
+
+def test_bad_files_of_propensities_are_told(tmp_path):
+    file = tmp_path / "p.txt"
+    for error, message, text in (
+        (DataError, "no propensities of 2 of 3 labels, such as 'cat'", "dog\t0.5\n"),
+        (DataError, "line 2: expected one number, found '0.5 1'", "1\n0.5 1\n1\n"),
+        (DataError, "line 1: expected label, tab, one number", "dog\t1 1\ncat\t1\nQ3\t1"),
+        (DataError, "from 1e-06 to 1, found 2.0 for 'dog'", "1\n2\n1\n"),
+        (DataError, "line 2: 'Q1' has its propensities in line 1", "cat\t1\nQ1\t1\n"),
+        (ShapeError, "propensities of 2 labels", "1\n1\n"),
+    ):
+        file.write_text(text)
+        with pytest.raises(error, match=message):
+            read_propensities(file, LABELS)
+    np.save(tmp_path / "p.npy", np.ones((3, 2)))
+    with pytest.raises(ShapeError, match=r"\(3, 2\): expected \(labels,\)"):
+        read_propensities(tmp_path / "p.npy", LABELS)

@@ -169,6 +169,7 @@ def test_pick_all_labels_over_a_thousand_draws(draws):
 def test_sub_labelings_over_a_thousand_draws(draws, exact):
     complete, scores, p, masks = draws
     rows = np.flatnonzero((complete.sum(axis=1) >= 3) & (complete.sum(axis=1) <= 6))[:3]
+    assert len(rows) == 3
     used = np.flatnonzero(complete[rows].any(axis=0))
     s, whole = scores[np.ix_(rows, used)], complete[np.ix_(rows, used)]
     found = [

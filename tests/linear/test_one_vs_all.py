@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, random, vstack
 from megalabel import checkpoints, store
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels import label_costs
+from megalabel.labels import Richards, label_costs
 from megalabel.labels.costs import WEIGHTINGS
 from megalabel.linear import OneVsAll, training
 from megalabel.linear.chunks import ChunkedWeights
@@ -173,6 +173,30 @@ def test_any_costs(data):
     X, Y = data
     part = OneVsAll(positive_costs=positive[[9, 2]]).fit(X, Y[:, [9, 2]])
     np.testing.assert_array_equal(weights(part), fitted(data, positive_costs=positive)[[9, 2]])
+
+
+def test_any_propensities(data):
+    X, Y = data
+    counts, p = np.diff(Y.tocsc().indptr), np.linspace(0.2, 1, 40)
+    for own in (p, p.tolist(), "jpv-amazon", Richards(4.0, 0.3)):
+        found = fitted(data, weighting="propensity-rebalanced", propensities=own)
+        costs = label_costs("propensity-rebalanced", counts, 200, own)
+        np.testing.assert_array_equal(found, explicit(data, *costs))
+    # a label's propensity is its own
+    model = OneVsAll(weighting="propensity", propensities=p)
+    part = model.for_labels(np.array([9, 2])).fit(X, Y[:, [9, 2]])
+    np.testing.assert_array_equal(weights(part), weights(model.fit(X, Y))[[9, 2]])
+
+
+def test_propensities_that_do_not_fit_are_told(data):
+    X, Y = data
+    for wrong in ("pareto", [0.0] * 40, [1.5] * 40, np.full((40, 1), 0.5), 0.5):
+        with pytest.raises(ParameterError, match="propensities of OneVsAll must be one of None"):
+            OneVsAll(weighting="propensity", propensities=wrong).fit(X, Y)
+    with pytest.raises(ShapeError, match="propensities are of 3 labels, but there are 40"):
+        OneVsAll(weighting="propensity", propensities=[1, 1, 1]).fit(X, Y)
+    with pytest.raises(ParameterError, match="propensities are for weighting='propensity'"):
+        OneVsAll(propensities="jpv").fit(X, Y)
 
 
 def test_twice_the_cost_is_twice_all_costs(data):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from scipy.sparse import csr_matrix
 
 from megalabel.cli import models, output
 from megalabel.cli.models import Json, SkipBad
@@ -55,10 +56,18 @@ def propensities(
     corpus = models.read(folder, "train", skip_bad)
     counts, n = corpus.label_counts, len(corpus)
     curves: dict[str, PropensityModel | np.ndarray] = {}
-    if complete is not None:
-        curves = _measured(corpus, models.read(complete, "train", skip_bad), model)
-    else:
+    measured: dict[str, int] = {}
+    if complete is None:
         curves[model] = PROPENSITIES[model]
+    else:
+        sample = models.read(complete, "train", skip_bad).aligned(corpus.labels)
+        observed, whole, same = _sample(corpus, sample)
+        measured = {"texts annotated twice" if same else "texts of the sample": whole.shape[0]}
+        curves["direct"] = direct_propensities(observed, whole, same_rows=same)
+        if model in _FITTED:
+            bare = direct_propensities(observed, whole, same_rows=same, smoothing=0)
+            weights = np.asarray((whole > 0).sum(axis=0)).ravel()
+            curves[model] = _FITTED[model].fit_to(counts, n, bare, weights)
     chosen = curves[model]
     values = label_propensities(chosen, counts, n)
     if out is not None:
@@ -68,32 +77,24 @@ def propensities(
     constants = chosen.get_params() if isinstance(chosen, PropensityModel) else {}
     quartiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).round(4).tolist()
     if as_json:
-        output.show_json({"model": model, **constants, "texts": n, "quartiles": quartiles})
+        facts = {"model": model, **constants, **measured, "quartiles": quartiles}
+        output.show_json(facts)
         return
     names = ("lowest", "lower quartile", "median", "upper quartile", "highest")
-    shown = {name: f"{value:.4g}" for name, value in constants.items()}
+    shown = {name: f"{value:,}" for name, value in measured.items()}
+    shown |= {name: f"{value:.4g}" for name, value in constants.items()}
     shown |= {name: f"{value:.3f}" for name, value in zip(names, quartiles, strict=True)}
     output.show_facts(f"Propensities of {len(values):,} labels by {model}", shown)
 
 
-def _measured(
-    corpus: Corpus, sample: Corpus, model: str
-) -> dict[str, PropensityModel | np.ndarray]:
-    """Propensities measured on a sample, and the curve fitted to them, if one is asked for."""
-    targets = sample.aligned(corpus.labels).targets[:, : len(corpus.labels)]
-    observed, same = corpus.targets, False
-    if corpus.ids is not None and sample.ids is not None:
-        place = {identity: row for row, identity in enumerate(corpus.ids.to_pylist())}
-        rows = np.array([place.get(identity, -1) for identity in sample.ids.to_pylist()])
-        same = bool((rows >= 0).any())
-        if same:
-            observed, targets = observed[rows[rows >= 0]], targets[np.flatnonzero(rows >= 0)]
-    how = f"{targets.shape[0]:,} texts annotated twice" if same else "rates: no text has its id"
-    output.note(f"measured on {how}")
-    if model == "direct":
-        return {model: direct_propensities(observed, targets, same_rows=same)}
-    found = direct_propensities(observed, targets, same_rows=same, smoothing=0)
-    weights = np.asarray((targets > 0).sum(axis=0)).ravel()
-    fitted = _FITTED[model].fit_to(corpus.label_counts, len(corpus), found, weights)
-    measured = direct_propensities(observed, targets, same_rows=same)
-    return {"measured": measured, model: fitted}
+def _sample(corpus: Corpus, sample: Corpus) -> tuple[csr_matrix, csr_matrix, bool]:
+    """Ordinary and complete labels; of the same texts, if some of the sample have ids of the
+    corpus."""
+    whole = sample.targets[:, : len(corpus.labels)]
+    if corpus.ids is None or sample.ids is None:
+        return corpus.targets, whole, False
+    place = {identity: row for row, identity in enumerate(corpus.ids.to_pylist())}
+    rows = np.array([place.get(identity, -1) for identity in sample.ids.to_pylist()])
+    if not (rows >= 0).any():
+        return corpus.targets, whole, False
+    return corpus.targets[rows[rows >= 0]], whole[rows >= 0], True

@@ -151,6 +151,8 @@ class Jpv(PropensityModel):
             lambda constants, seen: jpv(seen, n, *constants),
             _known(counts, n, propensities, weights),
             starts=[(a, b) for a in (0.1, 0.5, 1.5) for b in (0.5, 5.0, 50.0)],
+            # a lower b would have labels never seen, of which nothing is known, weigh without end
+            smallest=(_SMALLEST, 0.1),
             largest=(100, _LARGEST),
         )
         return cls(*found)
@@ -222,6 +224,7 @@ class Richards(PropensityModel):
             lambda constants, seen: _richards(constants, seen + 1.0),
             _known(counts, n, propensities, weights),
             starts=[(s, g, nu) for s in (1.0, 10.0) for g in (0.3, 1.0) for nu in (0.5, 1.0, 3.0)],
+            smallest=(_SMALLEST, _SMALLEST, 0.01),
             largest=(_LARGEST, 100, 100),
         )
         return cls(scale, growth, nu)
@@ -379,6 +382,7 @@ def _least_squares(
     curve: Callable[[Any, np.ndarray], np.ndarray],
     labels: _Known,
     starts: list[tuple[float, ...]],
+    smallest: tuple[float, ...],
     largest: tuple[float, ...],
 ) -> tuple[float, ...]:
     """The positive constants of a curve, over their logarithms and from several starts."""
@@ -394,12 +398,12 @@ def _least_squares(
         least_squares(
             lambda logs: share * (curve(np.exp(logs), points) - mean),
             np.log(start),
-            bounds=(np.log(_SMALLEST), np.log(largest)),
+            bounds=(np.log(smallest), np.log(largest)),
         )
         for start in starts
     )
     best = min(runs, key=lambda run: run.cost)
-    return tuple(float(x) for x in np.clip(np.exp(best.x), _SMALLEST, largest))
+    return tuple(float(x) for x in np.clip(np.exp(best.x), smallest, largest))
 
 
 def _richards(constants: tuple[float, ...], counts: np.ndarray) -> np.ndarray:
