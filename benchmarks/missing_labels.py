@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,12 +105,11 @@ def head(data: Path) -> Iterator[Row]:
 
 def answers(data: Path) -> Iterator[Row]:
     """P PSP macro-F1 coverage"""
-    for name in ("eurlex-titles",):
-        train, test = train_and_test(data / name)
-        truth = test.targets[:, : len(train.labels)]
-        p = label_propensities(None, train.label_counts, len(train))
-        for title, ranking in rankings(train, test, {"jpv": p}):
-            yield f"{name}, {title}", everything(ranking, truth, p, answers.__doc__.split())
+    train, test = train_and_test(data / "eurlex-titles")
+    truth = test.targets[:, : len(train.labels)]
+    p = label_propensities(None, train.label_counts, len(train))
+    for title, ranking in rankings(train, test, {"jpv": p}, cost=10.0):
+        yield f"eurlex-titles, {title}", everything(ranking, truth, p, answers.__doc__.split())
 
 
 def truth(_: Path) -> Iterator[Row]:
@@ -124,7 +124,7 @@ def truth(_: Path) -> Iterator[Row]:
         "richards": Richards.fit_to(counts, n, known, weights).propensities(counts, n),
         "jpv": label_propensities(None, counts, n),
     }
-    for title, ranking in rankings(train.corpus, test.corpus, models):
+    for title, ranking in rankings(train.corpus, test.corpus, models, cost=1.0):
         names = truth.__doc__.split()
         yield title, everything(ranking, test.complete, shop.propensities, names)
     best = test.best(max(K))
@@ -132,16 +132,17 @@ def truth(_: Path) -> Iterator[Row]:
 
 
 def rankings(
-    train: Corpus, test: Corpus, models: dict[str, np.ndarray]
+    train: Corpus, test: Corpus, models: dict[str, np.ndarray], cost: float
 ) -> Iterator[tuple[str, Ranking]]:
     """Answers without care for missing labels, with weights in training, or in ranking."""
-    plain = systems.create("ova-logistic").fit(train).rank(test, SHORTLIST)
+    create = partial(systems.create, "ova-logistic", cost=cost)
+    plain = create().fit(train).rank(test, SHORTLIST)
     yield "plain", plain
     for name, p in models.items():
         yield f"ranked by probability / {name}", by_propensity(plain, p)
     for weighting in ("propensity", "propensity-balanced", "propensity-rebalanced"):
         for name, p in models.items():
-            tagger = systems.create("ova-logistic", weighting=weighting, propensities=p)
+            tagger = create(weighting=weighting, propensities=p)
             yield f"{weighting}, {name}", tagger.fit(train).rank(test, SHORTLIST)
 
 
