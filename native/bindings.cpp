@@ -12,6 +12,7 @@
 #include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "clustering.hpp"
+#include "decision.hpp"
 #include "evaluation.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
@@ -242,6 +243,105 @@ Out<float> score_pairs(const LevelArrays& arrays, const Rows& rows, float bias,
     auto queries = queries_of(rows, bias);
     return to_numpy(without_gil(
         [&] { return megalabel::score_pairs(level, queries, span(pair_rows), span(parents)); }));
+}
+
+// --- decisions: how the arguments come in
+
+namespace decision = megalabel::decision;
+template <class T>
+using InOut2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+// number of the metric, its beta, the objective's two factors, rows
+using MetricNumbers = std::tuple<int, double, double, double, double>;
+constexpr int coverage_metric = 8;
+
+decision::Shortlist shortlist_of(const In2<std::int32_t>& ids, const In2<float>& probabilities,
+                                 std::size_t labels) {
+    return {{ids.data(), ids.size()},
+            {probabilities.data(), probabilities.size()},
+            ids.shape(0),
+            ids.shape(1),
+            labels};
+}
+std::span<decision::Label> labels_of(const InOut2<double>& labels) {
+    if (labels.shape(1) != 4) throw std::invalid_argument("labels must have four columns");
+    return {reinterpret_cast<decision::Label*>(labels.data()), labels.shape(0)};
+}
+decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
+    return {{chosen.data(), chosen.size()}, chosen.shape(1)};
+}
+
+// A metric written in Python: called with arrays (4, candidates) of tp, fp, fn, tn in parts of the
+// rows. Gains come of one call with both outcomes of each candidate side by side, slopes of one
+// with the entries and the direction in which giving moves them.
+struct CustomMetric {
+    nb::object function;
+    decision::Objective objective;
+    double rows;
+
+    static void put(decision::Label& label, double probability, double sign) {
+        decision::MetricGains<decision::Precision>::put(label, probability, sign);
+    }
+    static void entries(std::vector<double>& out, std::size_t width, std::size_t column,
+                        double hits, double given, double positives, double rows) {
+        const double values[] = {hits, given - hits, positives - hits,
+                                 rows - given - positives + hits};
+        for (std::size_t e = 0; e < 4; ++e) out[e * width + column] = values[e] / rows;
+    }
+    template <class... Arguments>
+    void call(decision::Candidates& c, Arguments&&... arguments) const {
+        const auto result = nb::cast<In<double>>(function(std::forward<Arguments>(arguments)...));
+        if (result.shape(0) != c.size)
+            throw std::invalid_argument("the metric gave another number of values than of labels");
+        std::copy_n(result.data(), c.size, c.gains.begin());
+    }
+    void operator()(decision::Candidates& c) const {
+        const std::size_t size = c.size;
+        std::vector<double> both(8 * size);
+        for (std::size_t i = 0; i < size; ++i) {
+            entries(both, 2 * size, i, c.hits[i] + c.probabilities[i], c.given[i] + 1,
+                    c.positives[i], rows);
+            entries(both, 2 * size, size + i, c.hits[i], c.given[i], c.positives[i], rows);
+        }
+        call(c, to_numpy(std::move(both), 4, 2 * size));
+        for (std::size_t i = 0; i < size; ++i)
+            c.gains[i] = objective.linear * c.probabilities[i] + objective.scale * c.gains[i];
+    }
+    void operator()(decision::Candidates& c, double seen) const {
+        const std::size_t size = c.size;
+        std::vector<double> at(4 * size), direction(4 * size);
+        for (std::size_t i = 0; i < size; ++i) {
+            const double p = c.probabilities[i];
+            entries(at, size, i, c.hits[i], c.given[i], c.positives[i], seen);
+            const double moves[] = {p, 1 - p, -p, p - 1};
+            for (std::size_t e = 0; e < 4; ++e) direction[e * size + i] = moves[e];
+        }
+        call(c, to_numpy(std::move(at), 4, size), to_numpy(std::move(direction), 4, size));
+        for (std::size_t i = 0; i < size; ++i)
+            c.gains[i] = objective.linear * c.probabilities[i] + objective.scale * c.gains[i];
+    }
+};
+
+template <class Value>
+void add_decision_sums(In2<std::int32_t> ids, In2<Value> values, InOut2<std::uint8_t> chosen,
+                       InOut2<double> sums) {
+    nb::gil_scoped_release release;
+    const decision::Shortlist shortlist{
+        {ids.data(), ids.size()}, {}, ids.shape(0), ids.shape(1), sums.shape(0)};
+    decision::add_sums<Value>(shortlist, {values.data(), values.size()}, choices_of(chosen),
+                              {sums.data(), sums.size()});
+}
+
+// Calls use(gains) for a metric; the GIL is kept only for one that is written in Python.
+template <class Use>
+void with_gains(const MetricNumbers& numbers, const nb::object& custom, Use&& use) {
+    const auto [number, beta, linear, scale, rows] = numbers;
+    const decision::Objective objective{linear, scale};
+    if (!custom.is_none()) return use(CustomMetric{custom, objective, rows});
+    nb::gil_scoped_release release;
+    if (number == coverage_metric) return use(decision::CoverageGains{objective});
+    decision::with_metric(number, beta, [&](auto metric) {
+        use(decision::MetricGains<decltype(metric)>{metric, objective, rows});
+    });
 }
 
 }  // namespace
@@ -682,4 +782,79 @@ NB_MODULE(_native, m) {
     });
 
     // --- sparse arithmetic (sparse.hpp)
+
+    // --- decisions (decision.hpp)
+    m.def(
+        "decision_ascend",
+        [](In2<std::int32_t> ids, In2<float> probabilities, InOut2<double> labels,
+           InOut2<std::uint8_t> chosen, In<std::int32_t> order, std::size_t k, double floor,
+           MetricNumbers metric, nb::object custom) {
+            const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
+            with_gains(metric, custom, [&](auto gains) {
+                decision::ascend(shortlist, span(order), labels_of(labels), choices_of(chosen),
+                                 {k, floor}, gains);
+            });
+        },
+        "ids"_a, "probabilities"_a, "labels"_a, "chosen"_a, "order"_a, "k"_a, "floor"_a, "metric"_a,
+        "custom"_a.none());
+    m.def(
+        "decision_gains",
+        [](In2<std::int32_t> ids, In2<float> probabilities, InOut2<double> labels,
+           InOut2<std::uint8_t> chosen, MetricNumbers metric, nb::object custom) {
+            const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
+            std::vector<float> out;
+            with_gains(metric, custom, [&](auto gains) {
+                constexpr bool native = !std::is_same_v<decltype(gains), CustomMetric>;
+                out = decision::all_gains(shortlist, labels_of(labels), choices_of(chosen), gains,
+                                          native);
+            });
+            return to_numpy(std::move(out), ids.shape(0), ids.shape(1));
+        },
+        "ids"_a, "probabilities"_a, "labels"_a, "chosen"_a, "metric"_a, "custom"_a.none());
+    m.def("decision_sums", &add_decision_sums<float>, "ids"_a, nb::arg("values").noconvert(),
+          "chosen"_a, "sums"_a);
+    m.def("decision_sums", &add_decision_sums<std::uint8_t>, "ids"_a, nb::arg("values").noconvert(),
+          "chosen"_a, "sums"_a);
+    m.def(
+        "decision_choose",
+        [](In2<std::int32_t> ids, In2<float> probabilities, In2<float> weights, In2<float> offsets,
+           In<double> shares, std::size_t k, double floor, std::uint64_t seed) {
+            const auto shortlist = shortlist_of(ids, probabilities, weights.shape(0));
+            const decision::Mixture mixture{
+                {weights.data(), weights.size()}, {offsets.data(), offsets.size()}, span(shares)};
+            auto chosen =
+                without_gil([&] { return decision::choose(shortlist, mixture, {k, floor}, seed); });
+            return to_numpy(std::move(chosen), ids.shape(0),
+                            decision::Choices::bytes(ids.shape(1)));
+        },
+        "ids"_a, "probabilities"_a, "weights"_a, "offsets"_a, "shares"_a, "k"_a, "floor"_a,
+        "seed"_a);
+    m.def(
+        "decision_follow",
+        [](In2<std::int32_t> ids, In2<float> probabilities, In<std::int64_t> indptr,
+           In<std::int32_t> indices, In<std::uint8_t> positive, InOut2<double> labels,
+           std::size_t k, double floor, MetricNumbers numbers, nb::object custom) {
+            const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
+            if (indptr.size() == 0) throw std::invalid_argument("row pointers are empty");
+            const megalabel::Truth truth{span(indptr), span(indices), span(positive)};
+            const auto [number, beta, linear, scale, seen] = numbers;
+            const decision::Objective objective{linear, scale};
+            std::vector<std::uint8_t> chosen;
+            const auto follow = [&, seen = seen](auto slopes) {
+                chosen =
+                    decision::follow(shortlist, truth, labels_of(labels), {k, floor}, seen, slopes);
+            };
+            if (custom.is_none()) {
+                nb::gil_scoped_release release;
+                decision::with_metric(number, beta, [&](auto metric) {
+                    follow(decision::MetricSlopes<decltype(metric)>{metric, objective});
+                });
+            } else {
+                follow(CustomMetric{custom, objective, seen});
+            }
+            return to_numpy(std::move(chosen), ids.shape(0),
+                            decision::Choices::bytes(ids.shape(1)));
+        },
+        "ids"_a, "probabilities"_a, "indptr"_a, "indices"_a, "positive"_a, "labels"_a, "k"_a,
+        "floor"_a, "metric"_a, "custom"_a.none());
 }

@@ -339,8 +339,19 @@ class Calibrator(Component, ABC):
 class Decision(Component, ABC):
     """Probabilities to label sets."""
 
-    def fit(self, ranking: Ranking, Y: csr_matrix) -> Self:
-        """Learn from a held-out ranking where the decision has something to learn."""
+    @property
+    def learns(self) -> bool:
+        """Whether it must be fitted before it can be applied."""
+        return False
+
+    def fit(
+        self,
+        ranking: Ranking,
+        Y: csr_matrix | None = None,
+        train_labels: tuple[np.ndarray, int] | None = None,
+    ) -> Self:
+        """Learn, where there is something to learn, from a held-out ranking, its labels, and how
+        often each label occurs in so many training texts."""
         return self
 
     def shortlist(self, k: int) -> int:

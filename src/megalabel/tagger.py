@@ -202,27 +202,45 @@ class Tagger(Component):
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
             held_out = 0
-        if self.calibration is None or not held_out:
+        if not held_out:
             self.classifier_ = trained(everything)
+            self._fit_decision_on_seen(vectors, corpus)
             return
-        calibrator = as_calibrator(self.calibration)
         order = np.random.default_rng(self.seed).permutation(len(corpus))
         rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
-        width = calibrator.k + _most(excluded)
+        calibrator = None if self.calibration is None else as_calibrator(self.calibration)
+        width = 0 if calibrator is None else calibrator.k
+        if self.decision_.learns:
+            width = max(width, self.decision_.shortlist(1))
+        width += _most(excluded)
         if self.classifier.ranks_held_out:
             self.classifier_ = trained(everything)
             ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
         else:
-            log.info("training without %d texts, to calibrate on them", held_out)
+            log.info("training without %d texts, to learn from their ranking", held_out)
             self.classifier_ = trained(rest)
             ranking = self.classifier_.rank(vectors[rows], width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
                 self.classifier_ = trained(everything)
-        self._calibrate(
-            calibrator, ranking.without(excluded), corpus.targets[rows], corpus.label_counts
-        )
+        ranking = ranking.without(excluded)
+        if calibrator is not None:
+            self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
+        self._fit_decision(ranking, corpus.targets[rows])
+
+    def _fit_decision(self, ranking: Ranking, targets: csr_matrix | None) -> None:
+        if self.decision_.learns:
+            if self.calibration_ is not None:
+                ranking = self.calibration_.apply(ranking)
+            self.decision_.fit(ranking, targets, (self.label_counts_, self.n_texts_))
+
+    def _fit_decision_on_seen(self, vectors: Any, corpus: Corpus) -> None:
+        """Where no text could be held out, a decision learns from texts that were trained on."""
+        if self.decision_.learns:
+            rows = slice(0, self.calibration_texts)
+            ranking = self.classifier_.rank(vectors[rows], self.decision_.shortlist(1))
+            self._fit_decision(ranking, corpus.targets[rows])
 
     def _calibrate(
         self, calibrator: Calibrator, ranking: Ranking, targets: csr_matrix, counts: np.ndarray
@@ -231,8 +249,8 @@ class Tagger(Component):
         self.calibration_, self.metrics_, self.reliability_ = made
 
     def held_out(self, texts: int) -> int:
-        """How many of so many texts calibration learns from, when it is fitted; 0: none."""
-        if self.calibration is None:
+        """How many of so many texts calibration and decision learn from, when fitted; 0: none."""
+        if self.calibration is None and not (self.decision is not None and self.decision.learns):
             return 0
         if self.classifier.ranks_held_out:
             return min(texts, self.calibration_texts)
@@ -366,10 +384,61 @@ class Tagger(Component):
             return self.decide([texts], k).tags()[0]
         return self.decide(texts, k).tags()
 
-    def decide(self, X: Any, k: int = 5) -> Ranking:
-        """The labels to answer with, at most k a text, after the decision rule."""
+    def decide(self, X: Any, k: int = 5, decision: Decision | None = None) -> Ranking:
+        """The labels to answer with, within the budget of k a text.
+
+        Parameters
+        ----------
+        X : Corpus, sequence of str, CSR matrix or array
+        k : int
+            The budget: the decision rule says whether so many labels, at most, or on average.
+        decision : Decision, optional
+            A rule for this call in place of the tagger's own. One that has to learn and has not
+            learns from the probabilities of the texts given.
+        """
         self.check_fitted()
-        return self.decision_.apply(self.rank(X, self.decision_.shortlist(k)), k)
+        rule = self.decision_ if decision is None else decision
+        ranking = self.rank(X, rule.shortlist(k))
+        if rule.learns and not rule.fitted:
+            rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
+        return rule.apply(ranking, k)
+
+    def set_decision(self, decision: Decision | None, X: Any = None, y: Any = None) -> Self:
+        """Answer by another rule from now on, learned from texts that training has not seen.
+
+        Parameters
+        ----------
+        decision : Decision or None
+            The rule; None: the k best labels.
+        X : Corpus, sequence of str, CSR matrix or array, optional
+            Texts to learn from, for a rule that learns.
+        y : optional
+            Their labels, as for `fit`.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> from megalabel.decision import FrankWolfe
+        >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
+        >>> tagger = systems.create("knn").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
+        >>> tagger.set_decision(FrankWolfe("macro-f1", k=1), ["a dress", "old jeans"])
+        ... # doctest: +ELLIPSIS
+        Tagger(...)
+        >>> tagger.tag("a red dress", k=1)[0].label
+        'dress'
+        """
+        self.check_fitted()
+        rule = TopK() if decision is None else clone(decision)
+        if rule.learns:
+            if X is None:
+                raise DataError(f"{type(rule).__name__} learns from texts: give some")
+            labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
+            inputs = _as_corpus(X, y, self._labels_for(y)) if y is not None else _as_inputs(X)
+            truth = inputs.aligned(self.labels).targets if labelled else None
+            ranking = self.rank(inputs, rule.shortlist(1))
+            rule.fit(ranking, truth, (self.label_counts_, self.n_texts_))
+        self.decision, self.decision_ = clone(decision), rule
+        return self
 
     def predict(self, X: Any) -> csr_matrix:
         """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect.

@@ -11,6 +11,7 @@ import megalabel
 from megalabel.cli import (
     EXIT_CODES,
     corpora,
+    deciding,
     demonstration,
     evaluating,
     missing,
@@ -51,6 +52,7 @@ for command in (
     models.train,
     models.tag,
     evaluating.evaluate,
+    deciding.decide,
     shaping.merge,
     shaping.prune,
     shaping.calibrate,

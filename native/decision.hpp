@@ -1,0 +1,553 @@
+// Label sets for metrics that are averages over labels: block coordinate ascent on shortlisted
+// probabilities, mixtures of weighted top-k rules, and the online rule for streams.
+//
+// A metric is a function of a label's confusion entries. The entries are kept as sums in float64:
+// of the probabilities (or truths) of the texts that were given the label, of those texts, and of
+// the probabilities of all texts; all metrics here are ratios, for which sums do as well as means.
+// Thread-safe: no state is kept but in the arrays that the caller hands in.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "metrics.hpp"
+#include "parallel.hpp"
+#include "ranked.hpp"
+
+namespace megalabel::decision {
+
+// The candidates of each row with their probabilities; numbers outside [0, labels) are padding.
+struct Shortlist {
+    std::span<const std::int32_t> ids;
+    std::span<const float> probabilities;
+    std::size_t rows, width, labels;
+
+    void check() const {
+        if (ids.size() != rows * width || probabilities.size() != ids.size())
+            throw std::invalid_argument("ids and probabilities differ in shape");
+    }
+
+    // A negative number becomes a large one, and is padding too.
+    std::uint32_t id(std::size_t row, std::size_t j) const {
+        return static_cast<std::uint32_t>(ids[row * width + j]);
+    }
+    float probability(std::size_t row, std::size_t j) const {
+        return probabilities[row * width + j];
+    }
+
+    // Row by row in a random order, memory is what takes the time: ask for it in good time.
+    void prefetch(std::size_t row) const {
+        constexpr std::size_t line = 64 / sizeof(float);
+        for (std::size_t j = 0; j < width; j += line) {
+            __builtin_prefetch(&ids[row * width + j]);
+            __builtin_prefetch(&probabilities[row * width + j]);
+        }
+    }
+};
+
+// Which candidates are chosen: a bit each, lowest first, every row from a byte of its own.
+struct Choices {
+    std::span<std::uint8_t> bits;
+    std::size_t stride;  // bytes a row
+
+    static std::size_t bytes(std::size_t width) { return (width + 7) / 8; }
+    void check(const Shortlist& shortlist) const {
+        if (stride != bytes(shortlist.width) || bits.size() != shortlist.rows * stride)
+            throw std::invalid_argument("choices differ from the shortlist in shape");
+    }
+    bool hold(std::size_t row, std::size_t j) const {
+        return bits[row * stride + j / 8] >> (j % 8) & 1;
+    }
+    void flip(std::size_t row, std::size_t j) const {
+        bits[row * stride + j / 8] ^= static_cast<std::uint8_t>(1u << (j % 8));
+    }
+};
+
+// What the decisions so far mean for one label; laid out as a row of a float64 (labels, 4) array.
+struct Label {
+    double hits;       // sum of the probabilities of the texts given the label
+    double given;      // how many those are
+    double positives;  // sum of the probabilities of all texts
+    double cap;        // so many texts may be given the label
+};
+static_assert(sizeof(Label) == 4 * sizeof(double));
+
+// Which labels a row may be given: at most k, each of a gain above the floor.
+struct Budget {
+    std::size_t k;
+    double floor;
+};
+
+// (1 - alpha) P@k + alpha metric, as a factor of the label's probability and one of its metric.
+struct Objective {
+    double linear, scale;
+};
+
+// A number and its derivative in some direction.
+struct Dual {
+    double value, slope;
+
+    Dual(double v, double s = 0) : value(v), slope(s) {}
+    friend Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }
+    friend Dual operator-(Dual a, Dual b) { return {a.value - b.value, a.slope - b.slope}; }
+    friend Dual operator*(Dual a, Dual b) {
+        return {a.value * b.value, a.slope * b.value + a.value * b.slope};
+    }
+    friend Dual operator/(Dual a, Dual b) {
+        const double value = a.value / b.value;
+        return {value, (a.slope - value * b.slope) / b.value};
+    }
+};
+inline double value_of(double x) { return x; }
+inline double value_of(Dual x) { return x.value; }
+
+// a / b, and 0/0 = 0; written so that the compiler can take several at once
+template <class T>
+T ratio(T a, T b) {
+    const bool some = value_of(b) > 0;
+    const T value = a / (some ? b : T(1.0));
+    return some ? value : T(0.0);
+}
+inline double root(double x) { return x > 0 ? std::sqrt(x) : 0; }
+inline Dual root(Dual x) {
+    const double value = root(x.value);
+    return {value, value > 0 ? x.slope / (2 * value) : 0};
+}
+
+// Macro metrics of (hits, given, positives, rows): tp = hits, fp = given - hits,
+// fn = positives - hits. 0/0 is 0.
+struct Precision {
+    template <class T>
+    T operator()(T hits, T given, T, T) const {
+        return ratio(hits, given);
+    }
+};
+struct Recall {
+    template <class T>
+    T operator()(T hits, T, T positives, T) const {
+        return ratio(hits, positives);
+    }
+};
+struct FBeta {
+    double beta;
+    template <class T>
+    T operator()(T hits, T given, T positives, T) const {
+        const T square(beta * beta);
+        return ratio((T(1.0) + square) * hits, square * positives + given);
+    }
+};
+struct Jaccard {
+    template <class T>
+    T operator()(T hits, T given, T positives, T) const {
+        return ratio(hits, given + positives - hits);
+    }
+};
+template <class T>
+T true_negative_rate(T hits, T given, T positives, T rows) {
+    return ratio(rows - positives - given + hits, rows - positives);
+}
+struct BalancedAccuracy {
+    template <class T>
+    T operator()(T hits, T given, T positives, T rows) const {
+        return T(0.5) * (ratio(hits, positives) + true_negative_rate(hits, given, positives, rows));
+    }
+};
+struct GMean {
+    template <class T>
+    T operator()(T hits, T given, T positives, T rows) const {
+        return root(ratio(hits, positives) * true_negative_rate(hits, given, positives, rows));
+    }
+};
+struct HMean {
+    template <class T>
+    T operator()(T hits, T given, T positives, T rows) const {
+        const T sensitivity = ratio(hits, positives);
+        const T specificity = true_negative_rate(hits, given, positives, rows);
+        return ratio(T(2.0) * sensitivity * specificity, sensitivity + specificity);
+    }
+};
+struct FowlkesMallows {
+    template <class T>
+    T operator()(T hits, T given, T positives, T) const {
+        return root(ratio(hits, given) * ratio(hits, positives));
+    }
+};
+
+// Calls use(metric) with the metric of that number in Python's list.
+template <class Use>
+void with_metric(int number, double beta, Use&& use) {
+    switch (number) {
+        case 0:
+            return use(Precision{});
+        case 1:
+            return use(Recall{});
+        case 2:
+            return use(FBeta{beta});
+        case 3:
+            return use(Jaccard{});
+        case 4:
+            return use(BalancedAccuracy{});
+        case 5:
+            return use(GMean{});
+        case 6:
+            return use(HMean{});
+        case 7:
+            return use(FowlkesMallows{});
+    }
+    throw std::invalid_argument("there is no metric of this number");
+}
+
+// The candidates of one row: their places, probabilities, and what their labels have come to
+// without this row's decision, side by side so that several can be taken at once.
+struct Candidates {
+    std::size_t size = 0;
+    std::vector<std::size_t> places;
+    std::vector<double> probabilities, hits, given, positives, gains;
+
+    explicit Candidates(std::size_t width)
+        : places(width),
+          probabilities(width),
+          hits(width),
+          given(width),
+          positives(width),
+          gains(width) {}
+
+    std::span<const double> found() const { return {gains.data(), size}; }
+    void add(std::size_t place, double probability, const Label& label) {
+        places[size] = place;
+        probabilities[size] = probability;
+        hits[size] = label.hits;
+        given[size] = label.given;
+        positives[size++] = label.positives;
+    }
+};
+
+// Gains of giving labels to a row, by the difference that it makes to the metric.
+template <class Metric>
+struct MetricGains {
+    Metric metric;
+    Objective objective;
+    double rows;
+
+    static void put(Label& label, double probability, double sign) {
+        label.hits += sign * probability;
+        label.given += sign;
+    }
+    void operator()(Candidates& c) const {
+        const double *p = c.probabilities.data(), *hits = c.hits.data(), *given = c.given.data(),
+                     *positives = c.positives.data();
+        double* gains = c.gains.data();
+        for (std::size_t i = 0; i < c.size; ++i) {
+            const double with = metric(hits[i] + p[i], given[i] + 1, positives[i], rows);
+            const double without = metric(hits[i], given[i], positives[i], rows);
+            gains[i] = objective.linear * p[i] + objective.scale * (with - without);
+        }
+    }
+};
+
+// The same for coverage, whose expectation is known exactly: 1 - prod(1 - p). A label's `hits` are
+// the sum of log(1 - p) below p = 1, its `positives` the number of p = 1.
+struct CoverageGains {
+    Objective objective;
+
+    static void put(Label& label, double probability, double sign) {
+        if (probability >= 1)
+            label.positives += sign;
+        else
+            label.hits += sign * std::log1p(-probability);
+        label.given += sign;
+    }
+    void operator()(Candidates& c) const {
+        for (std::size_t i = 0; i < c.size; ++i) {
+            const double missed = c.positives[i] > 0 ? 0 : std::exp(c.hits[i]);
+            c.gains[i] = (objective.linear + objective.scale * missed) * c.probabilities[i];
+        }
+    }
+};
+
+// The k best gains of one row, ties to the earlier candidate: the more probable.
+class Selection {
+  public:
+    std::span<const std::pair<double, std::size_t>> best(std::span<const double> gains,
+                                                         Budget budget) {
+        best_.clear();
+        double bar = budget.floor;
+        for (std::size_t i = 0; i < gains.size(); ++i) {
+            if (!(gains[i] > bar)) continue;
+            if (best_.size() == budget.k) best_.pop_back();
+            auto at = best_.end();
+            while (at != best_.begin() && gains[i] > (at - 1)->first) --at;
+            best_.insert(at, {gains[i], i});
+            if (best_.size() == budget.k) bar = best_.back().first;
+        }
+        return best_;
+    }
+
+  private:
+    std::vector<std::pair<double, std::size_t>> best_;
+};
+
+template <class Gains>
+void gather(const Shortlist& shortlist, std::size_t row, std::span<const Label> labels,
+            const Choices& chosen, const Gains&, Candidates& c) {
+    c.size = 0;
+    for (std::size_t j = 0; j < shortlist.width; ++j) {
+        const std::uint32_t id = shortlist.id(row, j);
+        if (id >= shortlist.labels) continue;
+        const double p = shortlist.probability(row, j);
+        Label label = labels[id];
+        if (chosen.hold(row, j)) Gains::put(label, p, -1);
+        if (label.given >= label.cap) continue;
+        c.add(j, p, label);
+    }
+}
+
+inline void check_state(const Shortlist& shortlist, std::size_t labels, const Choices& chosen) {
+    shortlist.check();
+    chosen.check(shortlist);
+    if (labels != shortlist.labels)
+        throw std::invalid_argument("labels differ from the shortlist in number");
+}
+
+// Decides some rows anew, one after another in the given order, each with all the others as they
+// are: block coordinate ascent on the expected confusion entries (Schultheis and others 2023).
+// Changes `chosen` and `labels`.
+template <class Gains>
+void ascend(const Shortlist& shortlist, std::span<const std::int32_t> order,
+            std::span<Label> labels, const Choices& chosen, Budget budget, Gains&& gains) {
+    check_state(shortlist, labels.size(), chosen);
+    for (std::int32_t row : order)
+        if (row < 0 || static_cast<std::size_t>(row) >= shortlist.rows)
+            throw std::invalid_argument("a row's number is outside the shortlist");
+    const std::size_t width = shortlist.width;
+    Candidates candidates(width);
+    Selection selection;
+    std::vector<std::uint8_t> wanted(width);
+    for (std::size_t t = 0; t < order.size(); ++t) {
+        if (t + 2 < order.size()) shortlist.prefetch(static_cast<std::size_t>(order[t + 2]));
+        if (t + 1 < order.size()) {
+            const auto next = static_cast<std::size_t>(order[t + 1]);
+            for (std::size_t j = 0; j < width; ++j) {
+                const std::uint32_t id = shortlist.id(next, j);
+                if (id < labels.size()) __builtin_prefetch(&labels[id], 1);
+            }
+        }
+        const auto row = static_cast<std::size_t>(order[t]);
+        gather(shortlist, row, labels, chosen, gains, candidates);
+        gains(candidates);
+        std::fill(wanted.begin(), wanted.end(), 0);
+        for (const auto& best : selection.best(candidates.found(), budget))
+            wanted[candidates.places[best.second]] = 1;
+        for (std::size_t j = 0; j < width; ++j) {
+            const std::uint32_t id = shortlist.id(row, j);
+            if (id >= labels.size() || wanted[j] == chosen.hold(row, j)) continue;
+            std::decay_t<Gains>::put(labels[id], shortlist.probability(row, j), wanted[j] ? 1 : -1);
+            chosen.flip(row, j);
+        }
+    }
+}
+
+// What giving each candidate would gain as the other rows are, -infinity for padding and labels
+// that are full.
+template <class Gains>
+std::vector<float> all_gains(const Shortlist& shortlist, std::span<const Label> labels,
+                             const Choices& chosen, Gains&& gains, bool parallel) {
+    check_state(shortlist, labels.size(), chosen);
+    std::vector<float> out(shortlist.ids.size(), -std::numeric_limits<float>::infinity());
+    const auto some = [&](std::size_t begin, std::size_t end) {
+        Candidates candidates(shortlist.width);
+        for (std::size_t row = begin; row < end; ++row) {
+            gather(shortlist, row, labels, chosen, gains, candidates);
+            gains(candidates);
+            for (std::size_t i = 0; i < candidates.size; ++i)
+                out[row * shortlist.width + candidates.places[i]] =
+                    static_cast<float>(candidates.gains[i]);
+        }
+    };
+    if (parallel)
+        parallel_for(shortlist.rows, 256, some);
+    else
+        some(0, shortlist.rows);
+    return out;
+}
+
+// Adds to each label's two sums what the chosen candidates (all, where there are no choices)
+// bring: their values, and how many they are.
+template <class Value>
+void add_sums(const Shortlist& shortlist, std::span<const Value> values, const Choices& chosen,
+              std::span<double> sums) {
+    if (values.size() != shortlist.ids.size() || sums.size() != 2 * shortlist.labels)
+        throw std::invalid_argument("values or sums differ from the shortlist in shape");
+    const bool all = chosen.bits.empty();
+    if (!all) chosen.check(shortlist);
+    for (std::size_t row = 0; row < shortlist.rows; ++row)
+        for (std::size_t j = 0; j < shortlist.width; ++j) {
+            if (!all && j % 8 == 0 && chosen.bits[row * chosen.stride + j / 8] == 0) {
+                j += 7;  // none of these eight
+                continue;
+            }
+            const std::uint32_t id = shortlist.id(row, j);
+            if ((!all && !chosen.hold(row, j)) || id >= shortlist.labels) continue;
+            sums[2 * id] += static_cast<double>(values[row * shortlist.width + j]);
+            sums[2 * id + 1] += 1;
+        }
+}
+
+// Rules, each the k largest of weight * probability + offset, and how often each is followed.
+struct Mixture {
+    std::span<const float> weights, offsets;  // (labels, rules)
+    std::span<const double> shares;           // (rules)
+};
+
+// A number in [0, 1) that depends on a row's candidates alone: the same text is answered alike in
+// any batch (splitmix64 chained over the candidates).
+inline double uniform_of_row(const Shortlist& shortlist, std::size_t row, std::uint64_t seed) {
+    std::uint64_t state = seed;
+    const auto mix = [&](std::uint64_t x) {
+        x += state + 0x9E3779B97F4A7C15u;
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+        state = x ^ (x >> 31);
+    };
+    for (std::size_t j = 0; j < shortlist.width; ++j) {
+        const std::uint32_t id = shortlist.id(row, j);
+        if (id >= shortlist.labels) continue;
+        const auto bits = std::bit_cast<std::uint32_t>(shortlist.probability(row, j));
+        mix(static_cast<std::uint64_t>(id) << 32 | bits);
+    }
+    mix(0);
+    return static_cast<double>(state >> 11) * 0x1p-53;
+}
+
+// Which candidates a mixture of rules gives: one rule decides as it is; of several, each candidate
+// is given with the joint share of the rules for it, by Madow's systematic sampling, which keeps
+// the number of labels.
+inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixture& mixture,
+                                        Budget budget, std::uint64_t seed) {
+    shortlist.check();
+    const std::size_t rules = mixture.shares.size();
+    if (mixture.weights.size() != shortlist.labels * rules ||
+        mixture.offsets.size() != mixture.weights.size())
+        throw std::invalid_argument("weights and offsets differ from labels and rules in shape");
+    struct Scratch {
+        std::vector<std::size_t> places;
+        std::vector<double> scores, shares;
+        Selection selection;
+    };
+    const std::size_t stride = Choices::bytes(shortlist.width);
+    std::vector<std::uint8_t> bits(shortlist.rows * stride);
+    const Choices chosen{bits, stride};
+    ScratchPool<Scratch> pool;
+    const auto decide = [&](std::size_t row, Scratch& s) {
+        s.places.clear();
+        for (std::size_t j = 0; j < shortlist.width; ++j)
+            if (shortlist.id(row, j) < shortlist.labels) s.places.push_back(j);
+        s.scores.resize(s.places.size());
+        s.shares.assign(s.places.size(), 0);
+        for (std::size_t r = 0; r < rules; ++r) {
+            for (std::size_t i = 0; i < s.places.size(); ++i) {
+                const std::size_t at = shortlist.id(row, s.places[i]) * rules + r;
+                s.scores[i] = static_cast<double>(mixture.weights[at]) *
+                                  shortlist.probability(row, s.places[i]) +
+                              mixture.offsets[at];
+            }
+            for (const auto& best : s.selection.best(s.scores, budget)) {
+                if (rules == 1)
+                    chosen.flip(row, s.places[best.second]);
+                else
+                    s.shares[best.second] += mixture.shares[r];
+            }
+        }
+        if (rules == 1) return;
+        // points u, u + 1, …; sums of shares that miss a whole number by rounding must not cost
+        // a label
+        const double u = uniform_of_row(shortlist, row, seed);
+        double sum = 0;
+        double before = std::floor(1e-9 - u);
+        for (std::size_t i = 0; i < s.places.size(); ++i) {
+            sum += s.shares[i];
+            const double after = std::floor(sum - u + 1e-9);
+            if (after > before) chosen.flip(row, s.places[i]);
+            before = after;
+        }
+    };
+    parallel_for(shortlist.rows, 256, [&](std::size_t begin, std::size_t end) {
+        pool.with([&](Scratch& scratch) {
+            for (std::size_t row = begin; row < end; ++row) decide(row, scratch);
+        });
+    });
+    return bits;
+}
+
+// How fast the objective rises when labels are given to a share of rows: the slope of the metric
+// in the direction of giving.
+template <class Metric>
+struct MetricSlopes {
+    Metric metric;
+    Objective objective;
+
+    void operator()(Candidates& c, double rows) const {
+        for (std::size_t i = 0; i < c.size; ++i) {
+            const double p = c.probabilities[i];
+            const Dual slope =
+                metric(Dual(c.hits[i], p), Dual(c.given[i], 1), Dual(c.positives[i]), Dual(rows));
+            c.gains[i] = objective.linear * p + objective.scale * slope.slope * rows;
+        }
+    }
+};
+
+// Decides rows as they come, each by the slopes of the metric at what was decided before, then
+// takes its truth in: the labels of `truth` where it has rows, else the probabilities. `labels`
+// changes; `seen` rows came before, and count towards true negatives.
+template <class Slopes>
+std::vector<std::uint8_t> follow(const Shortlist& shortlist, const Truth& truth,
+                                 std::span<Label> labels, Budget budget, double seen,
+                                 Slopes&& slopes) {
+    shortlist.check();
+    if (labels.size() != shortlist.labels)
+        throw std::invalid_argument("labels differ from the shortlist in number");
+    const bool known = truth.rows() > 0;
+    if (known) truth.check(shortlist.rows);
+    const std::size_t stride = Choices::bytes(shortlist.width);
+    std::vector<std::uint8_t> bits(shortlist.rows * stride);
+    const Choices chosen{bits, stride};
+    RowLabels right(truth);
+    Candidates c(shortlist.width);
+    Selection selection;
+    for (std::size_t row = 0; row < shortlist.rows; ++row, seen += 1) {
+        c.size = 0;
+        for (std::size_t j = 0; j < shortlist.width; ++j) {
+            const std::uint32_t id = shortlist.id(row, j);
+            if (id < labels.size()) c.add(j, shortlist.probability(row, j), labels[id]);
+        }
+        slopes(c, seen + 1);
+        if (known) {
+            right.load(row);
+            for (std::int32_t label : right.labels())
+                if (static_cast<std::uint32_t>(label) < labels.size())
+                    labels[static_cast<std::size_t>(label)].positives += 1;
+        } else {
+            for (std::size_t i = 0; i < c.size; ++i)
+                labels[shortlist.id(row, c.places[i])].positives += c.probabilities[i];
+        }
+        for (const auto& best : selection.best(c.found(), budget)) {
+            const std::size_t i = best.second;
+            const std::uint32_t id = shortlist.id(row, c.places[i]);
+            const bool hit = known && right.holds(static_cast<std::int32_t>(id));
+            labels[id].hits += known ? hit : c.probabilities[i];
+            labels[id].given += 1;
+            chosen.flip(row, c.places[i]);
+        }
+    }
+    return bits;
+}
+
+}  // namespace megalabel::decision

@@ -1,0 +1,222 @@
+"""Metrics that are averages over labels of a function of the confusion entries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Check
+from megalabel.data import Corpus, Ranking
+from megalabel.data.truth import check_truth, label_matrix
+from megalabel.decision.dual import slope
+from megalabel.errors import ParameterError
+
+Function: TypeAlias = Callable[..., Any]
+
+
+class Metric:
+    """A macro metric: the mean over labels of a function of (tp, fp, fn, tn).
+
+    Parameters
+    ----------
+    function : callable
+        Takes four float64 arrays, one number a label, in parts of the rows (they sum to 1), and
+        gives an array: the value of each label.
+    gradient : callable, optional
+        Takes the same and gives four arrays, the slopes of `function` in each entry. Without one
+        slopes are found by dual numbers, or by small differences where those cannot go.
+    name : str
+        What it is called in tables.
+
+    Examples
+    --------
+    >>> critical_success = Metric(lambda tp, fp, fn, tn: tp / (tp + fp + fn), name="CSI")
+    >>> entries = np.array([[0.25], [0.25], [0.0], [0.5]])
+    >>> critical_success(*entries)
+    array([0.5])
+    >>> [float(part[0]) for part in critical_success.gradient(*entries)]
+    [1.0, -1.0, -1.0, 0.0]
+    """
+
+    def __init__(
+        self, function: Function, gradient: Function | None = None, name: str = "custom"
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.number = -1  # of the native twin, if there is one
+        self.beta = 1.0
+        self._gradient = gradient
+
+    def __repr__(self) -> str:
+        return f"Metric({self.name!r})"
+
+    def __call__(
+        self, tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray
+    ) -> np.ndarray:
+        """The value of each label."""
+        values = np.asarray(self.function(tp, fp, fn, tn), dtype=np.float64)
+        if values.shape not in ((), np.shape(tp)):
+            raise ParameterError(
+                f"the metric {self.name} gave {values.shape} values for {np.shape(tp)} labels"
+            )
+        return np.ascontiguousarray(np.broadcast_to(values, np.shape(tp)))
+
+    def gradient(
+        self, tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """The slopes of each label's value in its four entries."""
+        at = np.array([tp, fp, fn, tn], dtype=np.float64)
+        if self._gradient is not None:
+            given = self._gradient(*at)
+            return tuple(np.broadcast_to(np.asarray(g, np.float64), at.shape[1:]) for g in given)
+        ways = np.eye(4)
+        return tuple(
+            slope(self.function, at, np.broadcast_to(way[:, None], at.shape)) for way in ways
+        )
+
+    def slopes(self, at: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """How fast values change when the entries (4, labels) move in a direction."""
+        if self._gradient is None:
+            return slope(self.function, at, direction)
+        parts = zip(self.gradient(*at), direction, strict=True)
+        return np.ascontiguousarray(sum(g * d for g, d in parts), np.float64)
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    some = b > 0
+    return a / np.where(some, b, 1.0) * some
+
+
+def _f_beta(beta: float) -> Function:
+    square = beta * beta
+    return lambda tp, fp, fn, tn: _ratio((1 + square) * tp, (1 + square) * tp + fp + square * fn)
+
+
+def _h_mean(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    sensitivity, specificity = _ratio(tp, tp + fn), _ratio(tn, tn + fp)
+    return _ratio(2 * sensitivity * specificity, sensitivity + specificity)
+
+
+# in the order of the native core, which numbers them
+_FUNCTIONS: dict[str, Function] = {
+    "macro-precision": lambda tp, fp, fn, tn: _ratio(tp, tp + fp),
+    "macro-recall": lambda tp, fp, fn, tn: _ratio(tp, tp + fn),
+    "macro-f1": _f_beta(1.0),
+    "macro-jaccard": lambda tp, fp, fn, tn: _ratio(tp, tp + fp + fn),
+    "macro-balanced-accuracy": lambda tp, fp, fn, tn: (
+        0.5 * (_ratio(tp, tp + fn) + _ratio(tn, tn + fp))
+    ),
+    "macro-g-mean": lambda tp, fp, fn, tn: np.sqrt(_ratio(tp, tp + fn) * _ratio(tn, tn + fp)),
+    "macro-h-mean": _h_mean,
+    "macro-fowlkes-mallows": lambda tp, fp, fn, tn: np.sqrt(
+        _ratio(tp, tp + fp) * _ratio(tp, tp + fn)
+    ),
+    "coverage": lambda tp, fp, fn, tn: np.where(tp > 0, 1.0, 0.0),
+}
+METRICS = tuple(_FUNCTIONS)
+"""The names that stand for a metric; `macro-f2` and the like weigh recall by another beta."""
+
+
+def metric_of(metric: str | Metric | Function) -> Metric:
+    """The metric of a name or a function of (tp, fp, fn, tn).
+
+    Examples
+    --------
+    >>> metric_of("macro-f0.5").beta
+    0.5
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if callable(metric):
+        return Metric(metric, name=getattr(metric, "__name__", "custom"))
+    found = re.fullmatch(r"macro-f(\d+(?:\.\d+)?)", str(metric))
+    if found and float(found[1]) > 0:
+        known = Metric(_f_beta(float(found[1])), name=metric)
+        known.number, known.beta = METRICS.index("macro-f1"), float(found[1])
+        return known
+    if metric not in _FUNCTIONS:
+        raise ParameterError(f"metric must be {METRIC.expected}, not {metric!r}")
+    known = Metric(_FUNCTIONS[metric], name=metric)
+    known.number = METRICS.index(metric)
+    return known
+
+
+def _is_metric(value: Any) -> bool:
+    try:
+        metric_of(value)
+    except ParameterError:
+        return False
+    return True
+
+
+METRIC = Check(
+    _is_metric,
+    f"one of {', '.join(METRICS)}, macro-f with a beta, or a function of (tp, fp, fn, tn)",
+)
+
+
+def is_coverage(metric: Metric) -> bool:
+    """Whether it is coverage, whose expectation is no function of expected entries."""
+    return metric.number == METRICS.index("coverage")
+
+
+def entries(
+    outcome: np.ndarray, positives: np.ndarray, rows: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(tp, fp, fn, tn) in parts of the rows, from sums over rows: an outcome (2, labels) of hits
+    and of times given, and positives."""
+    tp, given = outcome / rows
+    positives = positives / rows
+    # a difference of sums may miss 0 by its last bits
+    return (
+        tp,
+        np.maximum(given - tp, 0),
+        np.maximum(positives - tp, 0),
+        np.maximum(1 - given - positives + tp, 0),
+    )
+
+
+def measure(
+    decided: Ranking,
+    truth: Corpus | csr_matrix | Ranking,
+    metric: str | Metric | Function = "macro-f1",
+) -> float:
+    """The value of a metric for decided labels: on true labels, or expected by probabilities.
+
+    Parameters
+    ----------
+    decided : Ranking
+        The labels that texts were given.
+    truth : Corpus, CSR matrix, or Ranking of probabilities
+        Labels as 0 and 1, or their probabilities: then the value is that of the expected
+        confusion entries, and exactly the expected one for coverage. Labels of a corpus that the
+        ranking does not know count as missed.
+    metric : str, Metric or callable
+
+    Examples
+    --------
+    >>> from megalabel import LabelSet
+    >>> labels = LabelSet(["cat", "dog"])
+    >>> decided = Ranking([[0], [1]], [[0.9], [0.8]], labels)
+    >>> measure(decided, csr_matrix([[1, 0], [1, 1]]), "macro-recall")
+    0.75
+    """
+    metric = metric_of(metric)
+    matrix = truth.to_csr() if isinstance(truth, Ranking) else label_matrix(truth, decided.labels)
+    check_truth(decided, matrix)
+    n, width = matrix.shape
+    given = decided.to_csr()
+    given = csr_matrix((np.ones(given.nnz), given.indices, given.indptr), shape=(n, width))
+    both = given.multiply(matrix).tocsr()
+    if is_coverage(metric):
+        with np.errstate(divide="ignore"):
+            missed = np.bincount(both.indices, np.log1p(-np.minimum(both.data, 1)), width)
+        return float(-np.expm1(missed).mean())
+    hits, times, positives = (
+        np.bincount(m.indices, m.data.astype(np.float64), width) for m in (both, given, matrix)
+    )
+    return float(metric(*entries(np.array([hits, times]), positives, n)).mean())

@@ -1,0 +1,138 @@
+"""Decisions on a stream of texts, each final when the next one comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel import _native
+from megalabel.base import Check, check_array, integer, number, one_of
+from megalabel.data import Corpus, Ranking
+from megalabel.data.truth import label_matrix, truth_arrays
+from megalabel.decision.metric import METRIC, Function, Metric, is_coverage, metric_of
+from megalabel.decision.shortlists import (
+    Shortlisted,
+    check_budget,
+    check_labels,
+    choices,
+    chosen_ranking,
+    native_numbers,
+    row_blocks,
+)
+from megalabel.errors import ParameterError
+
+
+class Online(Shortlisted):
+    """Labels for texts as they come, for the macro metric of the whole stream.
+
+    Each text gets the k labels in whose direction the metric rises fastest from the confusion
+    entries so far, and is then taken into these: online measure maximisation (OMMA, Kotlowski and
+    others 2024). What was decided is kept in `labels_`, so the same text may be answered otherwise
+    later on, and one stream must not be decided from two threads.
+
+    Parameters
+    ----------
+    metric : str, Metric or callable
+        As for `FrankWolfe`.
+    candidates : int
+        How many of the most probable labels of a text are considered.
+    weight : float
+        The objective is (1 - weight) P@k + weight metric.
+    budget : "exactly" or "at-most"
+        What k means: k labels a text; up to k, those that do the objective good.
+    smoothing : float
+        So many texts of each of the outcomes are thought of for each label before the first.
+
+    Attributes
+    ----------
+    labels_ : float64 array (labels, 4)
+        Of each label, the sum of hits, how often it was given and how often it was right, and a
+        column that is infinite.
+    seen_ : int
+        How many texts were decided.
+
+    Examples
+    --------
+    >>> from megalabel import LabelSet
+    >>> stream = Ranking([[0, 1]] * 3, [[0.6, 0.5]] * 3, LabelSet(["common", "rare"]))
+    >>> rule = Online("macro-f1")
+    >>> [tags[0].label for tags in rule.apply(stream, k=1).tags()]
+    ['common', 'rare', 'common']
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "metric": METRIC,
+        "candidates": integer(1),
+        "weight": number(0, 1),
+        "budget": one_of("exactly", "at-most"),
+        "smoothing": number(1e-9),
+    }
+
+    labels_: np.ndarray
+    seen_: int
+
+    def __init__(
+        self,
+        metric: str | Metric | Function = "macro-f1",
+        *,
+        candidates: int = 100,
+        weight: float = 1.0,
+        budget: str = "exactly",
+        smoothing: float = 0.1,
+    ) -> None:
+        self.metric = metric
+        self.candidates = candidates
+        self.weight = weight
+        self.budget = budget
+        self.smoothing = smoothing
+
+    def apply(self, ranking: Ranking, k: int) -> Ranking:
+        """The labels of the next texts, whose truth stays unknown: their probabilities count."""
+        return self.follow(ranking, k)
+
+    def follow(self, ranking: Ranking, k: int, truth: Corpus | csr_matrix | None = None) -> Ranking:
+        """The labels of the next texts, each of whose truth is learned after it is decided."""
+        self.check_parameters()
+        check_budget(ranking, k)
+        metric = metric_of(self.metric)
+        if is_coverage(metric):
+            raise ParameterError("Online cannot take coverage; BlockCoordinateAscent can")
+        m = len(ranking.labels)
+        if not self.fitted:
+            given = self.smoothing * np.array([1, 2, 2])
+            self.labels_, self.seen_ = np.tile([*given, np.inf], (m, 1)), 0
+        check_labels(self, len(self.labels_), ranking)
+        labels = np.array(self.labels_)  # what was loaded may be read-only; an error leaves it
+        matrix = None if truth is None else label_matrix(truth, ranking.labels)
+        chosen = choices(ranking)
+        for rows in row_blocks(ranking):
+            part = ranking[rows]
+            arrays = (
+                (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8))
+                if matrix is None
+                else truth_arrays(part, matrix[rows])
+            )
+            seen = self.seen_ + rows.start + 4 * self.smoothing
+            chosen[rows] = _native.decision_follow(
+                part.ids,
+                part.scores,
+                *arrays,
+                labels,
+                k,
+                0.0 if self.budget == "at-most" else -np.inf,
+                native_numbers(metric, (1 - self.weight) / k, self.weight / max(1, m), seen),
+                metric.slopes if metric.number < 0 else None,
+            )
+        self.labels_ = labels
+        self.seen_ += len(ranking)
+        return chosen_ranking(ranking, chosen, k)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the confusion entries back."""
+        if set(learned) != {"labels_", "seen_"} or not integer(0).accepts(learned["seen_"]):
+            raise ValueError(f"Online learns labels_ and seen_, not {sorted(learned)}")
+        check_array("Online", "labels_", learned["labels_"], np.float64, (None, 4))
+        super().restore(learned)

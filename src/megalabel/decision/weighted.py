@@ -1,0 +1,210 @@
+"""Weighted top-k: what is best for metrics that are linear in the hits on each label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel import _native
+from megalabel.base import Check, check_array, instance, integer, number, one_of
+from megalabel.data import Ranking
+from megalabel.decision.shortlists import (
+    BUDGET,
+    Shortlisted,
+    check_budget,
+    check_labels,
+    chosen_ranking,
+    label_sums,
+    price_of,
+    row_blocks,
+)
+from megalabel.errors import ShapeError
+from megalabel.labels import jpv
+
+_NAMES = (
+    "power-law",
+    "logarithm",
+    "inverse-propensity",
+    "macro-recall",
+    "macro-balanced-accuracy",
+)
+
+
+class Weighted(Shortlisted):
+    """The k labels of the largest weight times probability, plus an offset.
+
+    Parameters
+    ----------
+    weights : str or array
+        One weight for each label, or what to make them of, where pi is how probable a label is
+        among training texts: "power-law", pi to the power of -`exponent`; "logarithm", -ln pi;
+        "inverse-propensity", which is best for PSP@k; "macro-recall" and
+        "macro-balanced-accuracy", which are best for those metrics.
+    offsets : array, optional
+        One offset for each label, with weights that are an array.
+    exponent : float
+        For "power-law".
+    candidates : int
+        How many of the most probable labels of a text are considered: weights of rare labels are
+        large, and among all labels would find ever more improbable ones.
+    budget : "exactly", "at-most" or "expected"
+        What k means: k labels a text; up to k, those of a sum above 0; k on average.
+
+    Attributes
+    ----------
+    weights_, offsets_ : float32 arrays (labels, 1)
+
+    Examples
+    --------
+    >>> from megalabel import LabelSet
+    >>> ranking = Ranking([[0, 1]], [[0.6, 0.5]], LabelSet(["common", "rare"]))
+    >>> rule = Weighted("power-law").fit(ranking, train_labels=(np.array([90, 10]), 100))
+    >>> rule.apply(ranking, k=1).tags()
+    [[Tag(label='rare', probability=0.5)]]
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "weights": one_of(*_NAMES) | instance(np.ndarray),
+        "offsets": one_of(None) | instance(np.ndarray),
+        "exponent": number(0),
+        "candidates": integer(1),
+        "budget": BUDGET,
+    }
+
+    weights_: np.ndarray
+    offsets_: np.ndarray
+
+    def __init__(
+        self,
+        weights: str | np.ndarray = "power-law",
+        offsets: np.ndarray | None = None,
+        *,
+        exponent: float = 0.5,
+        candidates: int = 100,
+        budget: str = "exactly",
+    ) -> None:
+        self.weights = weights
+        self.offsets = offsets
+        self.exponent = exponent
+        self.candidates = candidates
+        self.budget = budget
+
+    @property
+    def learns(self) -> bool:
+        """Whether fit is needed: to make weights of label counts."""
+        return True
+
+    def fit(
+        self,
+        ranking: Ranking,
+        Y: csr_matrix | None = None,
+        train_labels: tuple[np.ndarray, int] | None = None,
+    ) -> Self:
+        """Make the weights, from label counts and the number of texts they are counted in.
+
+        Without `train_labels` the counts are those of Y, and without either those to expect by
+        the ranking's probabilities.
+        """
+        self.check_parameters()
+        m = len(ranking.labels)
+        offsets = np.zeros(m) if self.offsets is None else np.asarray(self.offsets)
+        if isinstance(self.weights, np.ndarray):
+            weights = self.weights
+        else:
+            weights, offsets = self._named(*_counts(ranking, Y, train_labels), offsets)
+        for name, array in (("weights", weights), ("offsets", offsets)):
+            if np.shape(array) != (m,):
+                raise ShapeError(f"{name} are {np.shape(array)}, but there are {m} labels")
+        self.weights_ = np.asarray(weights, np.float32)[:, None]
+        self.offsets_ = np.asarray(offsets, np.float32)[:, None]
+        return self
+
+    def _named(
+        self, counts: np.ndarray, n: float, offsets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.weights == "inverse-propensity":
+            return 1 / jpv(np.minimum(counts, n), max(1, int(n))), offsets
+        # labels never seen, and those seen on every text, have finite weights too
+        prior = np.clip(counts / max(n, 1), 1 / (n + 1), n / (n + 1))
+        if self.weights == "power-law":
+            return prior**-self.exponent, offsets
+        if self.weights == "logarithm":
+            return -np.log(prior), offsets
+        if self.weights == "macro-recall":
+            return 1 / prior, offsets
+        return 1 / prior + 1 / (1 - prior), offsets - 1 / (1 - prior)
+
+    def apply(self, ranking: Ranking, k: int) -> Ranking:
+        """The labels to answer with, within the budget of k a text."""
+        if isinstance(self.weights, np.ndarray) and not self.fitted:
+            self.fit(ranking)
+        self.check_fitted()
+        check_budget(ranking, k)
+        check_labels(self, len(self.weights_), ranking)
+        expected = self.budget == "expected"
+        offsets, width, floor = self.offsets_, k, 0.0 if self.budget == "at-most" else -np.inf
+        if expected:
+            width, floor = max(1, ranking.k), expected_price(ranking, self.weights_, offsets, k)
+        chosen = choose(ranking, self.weights_, offsets, width, floor)
+        return chosen_ranking(ranking, chosen, None if expected else k)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the weights back."""
+        if set(learned) != {"weights_", "offsets_"}:
+            raise ValueError(f"Weighted learns weights_ and offsets_, not {sorted(learned)}")
+        check_array("Weighted", "weights_", learned["weights_"], np.float32, (None, 1))
+        m = len(learned["weights_"])
+        check_array("Weighted", "offsets_", learned["offsets_"], np.float32, (m, 1))
+        super().restore(learned)
+
+
+def choose(
+    ranking: Ranking,
+    weights: np.ndarray,
+    offsets: np.ndarray,
+    k: int,
+    floor: float = -np.inf,
+    shares: np.ndarray | None = None,
+    seed: int = 0,
+) -> np.ndarray:
+    """The candidates that weighted rules (labels, rules) choose.
+
+    Of several rules, each is followed by the share of texts that `shares` says.
+    """
+    chosen: np.ndarray = _native.decision_choose(
+        ranking.ids,
+        ranking.scores,
+        weights,
+        offsets,
+        np.ones(1) if shares is None else shares,
+        k,
+        floor,
+        seed,
+    )
+    return chosen
+
+
+def expected_price(ranking: Ranking, weights: np.ndarray, offsets: np.ndarray, k: int) -> float:
+    """What weight times probability plus offset must exceed for k labels a text on average."""
+    sums = np.full(ranking.ids.shape, -np.inf)
+    for rows in row_blocks(ranking):
+        present = ranking.ids[rows] < len(ranking.labels)
+        ids = ranking.ids[rows][present]
+        p = ranking.scores[rows][present].astype(np.float64)
+        sums[rows][present] = weights[ids, 0].astype(np.float64) * p + offsets[ids, 0]
+    return price_of(sums, k * len(ranking))
+
+
+def _counts(
+    ranking: Ranking, Y: csr_matrix | None, train_labels: tuple[np.ndarray, int] | None
+) -> tuple[np.ndarray, float]:
+    if train_labels is not None:
+        return np.asarray(train_labels[0], np.float64), float(train_labels[1])
+    m = len(ranking.labels)
+    if Y is None:
+        return label_sums(ranking, ranking.scores, None)[0], float(len(ranking))
+    known = (Y.data > 0) & (Y.indices < m)
+    return np.bincount(Y.indices[known], minlength=m).astype(np.float64), float(Y.shape[0])

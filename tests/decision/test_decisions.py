@@ -1,0 +1,443 @@
+"""Decisions for macro metrics: brute force, identities, and slow twins."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import megalabel
+from megalabel import LabelSet, Ranking
+from megalabel.decision import (
+    METRICS,
+    BlockCoordinateAscent,
+    FrankWolfe,
+    Metric,
+    Online,
+    TopK,
+    Weighted,
+    measure,
+    pareto,
+)
+from megalabel.decision.metric import metric_of
+from megalabel.errors import NotFittedError, ParameterError, ShapeError
+
+RATIOS = [name for name in METRICS if name != "coverage"]
+
+
+def ranked(eta: np.ndarray, width: int | None = None) -> Ranking:
+    n, m = eta.shape
+    everything = csr_matrix(
+        (eta.ravel(), np.tile(np.arange(m), n), np.arange(0, n * m + 1, m)), shape=(n, m)
+    )
+    return Ranking.from_csr(everything, width or m, LabelSet.numbered(m))
+
+
+def seeded(n: int = 400, m: int = 30) -> np.ndarray:
+    random = np.random.default_rng(7)
+    eta = np.clip(random.beta(0.4, 4, (n, m)) / np.arange(1, m + 1) * 3, 0, 1)
+    return eta.astype(np.float32).astype(np.float64)
+
+
+def stored(decided: Ranking) -> np.ndarray:
+    given = np.zeros((len(decided), len(decided.labels)), bool)
+    rows, places = np.nonzero(decided.present)
+    given[rows, decided.ids[rows, places]] = True
+    return given
+
+
+def value(name: str, given: np.ndarray, eta: np.ndarray) -> float:
+    """The expected value of a metric, slowly."""
+    if name == "coverage":
+        return float(np.mean(1 - np.prod(1 - given * eta, axis=0)))
+    tp, fp = (given * eta).mean(0), (given * (1 - eta)).mean(0)
+    fn, tn = (~given * eta).mean(0), (~given * (1 - eta)).mean(0)
+    return float(metric_of(name)(tp, fp, fn, tn).mean())
+
+
+def top(scores: np.ndarray, k: int) -> np.ndarray:
+    given = np.zeros(scores.shape, bool)
+    np.put_along_axis(given, np.argsort(-scores, axis=1, kind="stable")[:, :k], True, axis=1)
+    return given
+
+
+def slow_ascent(name: str, eta: np.ndarray, k: int, seed: int, passes: int) -> np.ndarray:
+    """Block coordinate ascent with every value computed from scratch."""
+    n, m = eta.shape
+    random = np.random.default_rng(seed)
+    given = top(eta, k)
+    for _ in range(passes):
+        for i in random.permutation(n):
+            gains = np.empty(m)
+            for j in range(m):
+                outcomes = []
+                for choice in (True, False):
+                    given[i, j], kept = choice, given[i, j]
+                    column = slice(j, j + 1)
+                    outcomes.append(value(name, given[:, column], eta[:, column]))
+                    given[i, j] = kept
+                gains[j] = outcomes[0] - outcomes[1]
+            given[i] = top(gains[None], k)[0]
+    return given
+
+
+@pytest.mark.parametrize("name", [*METRICS, "macro-f2"])
+def test_ascent_is_that_of_the_slow_twin(name):
+    eta = seeded(25, 8)
+    decided = BlockCoordinateAscent(name, passes=2, tolerance=0, seed=3).apply(ranked(eta), 2)
+    np.testing.assert_array_equal(stored(decided), slow_ascent(name, eta, 2, 3, 2))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_measures_agree_with_the_slow_twin(name):
+    eta = seeded(30, 9)
+    decided = TopK().apply(ranked(eta), 3)
+    found = measure(decided, ranked(eta), name)
+    assert found == pytest.approx(value(name, stored(decided), eta), abs=1e-7)
+    truth = (eta > 0.2).astype(float)
+    expected = value(name, stored(decided), truth)
+    assert measure(decided, csr_matrix(truth), name) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_no_label_sets_of_a_tiny_case_beat_the_best_of_several_starts(name):
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        eta = random.random((3, 3)).astype(np.float32).astype(np.float64)
+        subsets = list(itertools.combinations(range(3), 2))
+        best = 0.0
+        for choice in itertools.product(subsets, repeat=3):
+            given = np.zeros((3, 3), bool)
+            for i, labels in enumerate(choice):
+                given[i, list(labels)] = True
+            best = max(best, value(name, given, eta))
+        found = max(
+            BlockCoordinateAscent(name, start=start, seed=seed).run(ranked(eta), 2).values[-1]
+            for start in ("top", "greedy", "random")
+            for seed in range(8)
+        )
+        assert found == pytest.approx(best, abs=1e-7)
+
+
+def test_the_worked_example():
+    ranking = ranked(np.array([[0.6, 0.5], [0.6, 0.1]]))
+    tops = TopK().apply(ranking, 1)
+    best = BlockCoordinateAscent("macro-f1").apply(ranking, 1)
+    expected = {"macro-f1": (0.375, 0.5852), "macro-precision": (0.3, 0.55)}
+    expected |= {"macro-recall": (0.5, 0.6667), "coverage": (0.42, 0.55)}
+    for name, values in expected.items():
+        found = [measure(decided, ranking, name) for decided in (tops, best)]
+        assert found == pytest.approx(values, abs=5e-5)
+    assert best.ids.tolist() == [[1], [0]]
+
+
+def test_the_seeded_run_rises_to_the_known_values():
+    run = BlockCoordinateAscent("macro-f1").run(ranked(seeded()), 3)
+    assert run.values[0] == pytest.approx(0.14935, abs=1e-5)
+    assert run.values[-1] >= 0.18634
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(run.values))
+    rule = FrankWolfe("macro-f1", k=3).fit(ranked(seeded()))
+    assert rule.values_[-1] >= 0.18541
+    assert all(b >= a for a, b in itertools.pairwise(rule.values_))
+
+
+@pytest.mark.parametrize("name", ["macro-recall", "macro-balanced-accuracy"])
+def test_linear_metrics_have_closed_forms(name):
+    eta = seeded()
+    prior = eta.mean(0)
+    score = eta / prior
+    if name != "macro-recall":
+        score = eta * (1 / prior + 1 / (1 - prior)) - 1 / (1 - prior)
+    expected = top(score, 3)
+    ranking = ranked(eta)
+    for rule in (
+        BlockCoordinateAscent(name, passes=1),
+        FrankWolfe(name, k=3).fit(ranking),
+        Weighted(name).fit(ranking),
+    ):
+        np.testing.assert_array_equal(stored(rule.apply(ranking, 3)), expected)
+    assert FrankWolfe(name, k=3).fit(ranking).shares_.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("start", ["top", "greedy", "random"])
+def test_ascent_never_falls_and_keeps_k(name, start):
+    ranking = ranked(seeded(200, 20))
+    run = BlockCoordinateAscent(name, start=start, candidates=20).run(ranking, 4)
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(run.values))
+    assert (run.ranking.present.sum(axis=1) == 4).all()
+    assert (stored(run.ranking).sum(axis=1) == 4).all()  # no label twice
+    assert (np.diff(run.ranking.scores, axis=1) <= 0).all()
+    assert measure(run.ranking, ranking, name) == pytest.approx(run.values[-1], abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["ascent", "frank-wolfe", "online", "weighted"])
+def test_as_many_labels_as_there_are(method):
+    ranking = ranked(seeded(20, 4))
+    rule = {
+        "ascent": BlockCoordinateAscent(),
+        "frank-wolfe": FrankWolfe(k=4).fit(ranking),
+        "online": Online(),
+        "weighted": Weighted("logarithm").fit(ranking),
+    }[method]
+    assert stored(rule.apply(ranking, 4)).all()
+    # more than there are, rows with fewer candidates, and no rows at all
+    ids = ranking.ids.copy()
+    ids[3:5, 2:] = ids[7] = 4
+    scores = np.where(ids < 4, ranking.scores, -np.inf)
+    short = Ranking(ids, scores, ranking.labels)
+    expected = np.full(20, 4)
+    expected[3:5], expected[7] = 2, 0
+    assert rule.apply(short, 9).present.sum(axis=1).tolist() == expected.tolist()
+    assert len(rule.apply(ranking[:0], 2)) == 0
+
+
+def test_seeds_and_threads():
+    ranking = ranked(seeded())
+    rule = BlockCoordinateAscent("macro-f1", start="random", seed=5)
+    fitted = FrankWolfe("macro-g-mean", k=3).fit(ranking)
+    before = megalabel.get_threads()
+    answers = []
+    try:
+        for threads in (1, 2, 3):
+            megalabel.set_threads(threads)
+            answers.append((rule.apply(ranking, 3).ids, fitted.apply(ranking, 3).ids))
+    finally:
+        megalabel.set_threads(before)
+    for ascent, mixture in answers[1:]:
+        np.testing.assert_array_equal(ascent, answers[0][0])
+        np.testing.assert_array_equal(mixture, answers[0][1])
+    # a text is answered alike in any batch by a rule for single texts
+    parts = [fitted.apply(ranking[i : i + 7], 3).ids for i in range(0, 400, 7)]
+    np.testing.assert_array_equal(np.concatenate(parts), answers[0][1])
+
+
+def test_budgets():
+    ranking = ranked(seeded())
+    exactly = BlockCoordinateAscent("macro-f1").run(ranking, 3)
+    at_most = BlockCoordinateAscent("macro-f1", budget="at-most").run(ranking, 3)
+    expected = BlockCoordinateAscent("macro-f1", budget="expected").run(ranking, 3)
+    assert at_most.values[-1] > exactly.values[-1]
+    counts = at_most.ranking.present.sum(axis=1)
+    assert counts.max() == 3
+    assert counts.min() < 3
+    assert expected.ranking.present.sum() == 3 * 400
+    assert expected.values[-1] > at_most.values[-1]
+    rule = FrankWolfe("macro-f1", k=3, budget="expected").fit(ranking)
+    assert rule.apply(ranking, 3).present.sum() == pytest.approx(3 * 400, rel=0.01)
+    assert rule.values_[-1] == pytest.approx(expected.values[-1], rel=1e-3)
+    assert FrankWolfe("macro-f1", k=3, budget="at-most").fit(ranking).values_[-1] == pytest.approx(
+        at_most.values[-1], rel=1e-3
+    )
+    weighted = Weighted("logarithm", budget="expected").fit(ranking).apply(ranking, 3)
+    assert weighted.present.sum() == 3 * 400
+    none = np.zeros(30)
+    nothing = Weighted(none, none - 1, budget="at-most").apply(ranking, 3)
+    assert nothing.present.sum() == 0
+
+
+@pytest.mark.parametrize("caps", [40, np.arange(30) + 20])
+def test_caps_hold(caps):
+    ranking = ranked(seeded())
+    run = BlockCoordinateAscent("macro-recall", caps=caps).run(ranking, 2)
+    assert (stored(run.ranking).sum(axis=0) <= caps).all()
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(run.values))
+    free = BlockCoordinateAscent("macro-recall").run(ranking, 2)
+    assert 0.5 * free.values[-1] < run.values[-1] <= free.values[-1] + 1e-9
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5))
+@settings(max_examples=25, deadline=None)
+def test_all_stored_entries_are_a_dense_matrix(seed, k):
+    random = np.random.default_rng(seed)
+    eta = random.random((6, 5)).astype(np.float32).astype(np.float64)
+    eta[random.random(eta.shape) < 0.3] = random.choice([0.0, 1.0])
+    for name in ("macro-f1", "coverage", "macro-g-mean"):
+        run = BlockCoordinateAscent(name).run(ranked(eta), k)
+        given = stored(run.ranking)
+        assert (given.sum(axis=1) == k).all()
+        assert run.values[-1] == pytest.approx(value(name, given, eta), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_a_metric_of_ones_own_is_as_good_as_a_built_in_one(name):
+    ranking = ranked(seeded(60, 12))
+    own = Metric(metric_of(name).function)
+    for make in (BlockCoordinateAscent, Online):
+        built_in, custom = make(name).apply(ranking, 3), make(own).apply(ranking, 3)
+        np.testing.assert_array_equal(built_in.ids, custom.ids)
+    a, b = FrankWolfe(name, k=3).fit(ranking), FrankWolfe(own, k=3).fit(ranking)
+    np.testing.assert_array_equal(a.weights_, b.weights_)
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_gradients_are_those_of_small_differences(name):
+    metric = metric_of(name)
+    random = np.random.default_rng(0)
+    at = random.random((4, 50)) + 0.05
+    found = np.array(metric.gradient(*at))
+    for e in range(4):
+        step = np.zeros((4, 1))
+        step[e] = 1e-6
+        expected = (metric(*(at + step)) - metric(*(at - step))) / 2e-6
+        np.testing.assert_allclose(found[e], expected, atol=1e-7)
+    # one that dual numbers cannot follow, and one with a gradient of its own
+    opaque = Metric(lambda *entries: metric(*(np.asarray(e, np.float64) for e in entries)))
+    np.testing.assert_allclose(opaque.gradient(*at), found, rtol=1e-5, atol=1e-7)
+    told = Metric(metric.function, lambda *entries: metric.gradient(*entries))
+    np.testing.assert_allclose(told.slopes(at, at), (found * at).sum(0), atol=1e-12)
+
+
+def test_interpolation():
+    ranking = ranked(seeded())
+    curve = pareto(ranking, 3, "macro-f1", weights=(0, 0.5, 0.9, 1))
+    np.testing.assert_array_equal(
+        BlockCoordinateAscent(weight=0.0).apply(ranking, 3).ids, TopK().apply(ranking, 3).ids
+    )
+    metrics = [point.expected_metric for point in curve.points]
+    precisions = [point.expected_precision for point in curve.points]
+    assert metrics == sorted(metrics)
+    assert precisions == sorted(precisions, reverse=True)
+    assert curve.to_dict()["points"][0]["weight"] == 0
+    truth = csr_matrix(np.random.default_rng(0).random((400, 30)) < seeded())
+    known = pareto(ranking, 3, weights=(0, 1), truth=truth)
+    assert known.points[0].precision > known.points[1].precision
+    assert known.points[0].metric < known.points[1].metric
+    assert "macro-f1" in str(known)
+
+
+def test_madow_keeps_the_shares_and_the_number():
+    n = 20_000
+    ids = np.tile(np.arange(4), (n, 1))
+    scores = np.tile(np.linspace(0.9, 0.3, 4), (n, 1)) - np.arange(n)[:, None] * 1e-6
+    ranking = Ranking(ids, scores, LabelSet.numbered(4))
+    rule = FrankWolfe(k=2).fit(ranking)
+    shares = np.array([0.5, 0.3, 0.2])
+    weights = np.array([[9, 1, 1], [9, 1, 9], [1, 9, 9], [1, 9, 1]], np.float32) / 9
+    parts = {"weights_": weights, "offsets_": weights * 0, "shares_": shares, "values_": [0.0]}
+    rule.restore(parts)
+    given = stored(rule.apply(ranking, 2))
+    assert (given.sum(axis=1) == 2).all()
+    chosen = np.array([top(scores[:1] * w, 2)[0] for w in weights.T])
+    np.testing.assert_allclose(given.mean(0), shares @ chosen, atol=4 * 0.5 / np.sqrt(n))
+
+
+def test_frank_wolfe_serves_texts_it_has_not_seen():
+    eta = seeded(2000, 30)
+    learned = FrankWolfe("macro-f1", k=3).fit(ranked(eta[:1000]))
+    single = FrankWolfe("macro-f1", k=3, randomised=False).fit(ranked(eta[:1000]))
+    assert len(single.shares_) == 1
+    new = ranked(eta[1000:])
+    plain = measure(TopK().apply(new, 3), new)
+    best = BlockCoordinateAscent("macro-f1").run(new, 3).values[-1]
+    for rule in (learned, single):
+        found = measure(rule.apply(new, 3), new)
+        assert plain < 0.95 * found
+        assert found > 0.97 * best
+
+
+def test_frank_wolfe_learns_from_labels():
+    eta = seeded(3000, 10)
+    truth = csr_matrix(np.random.default_rng(1).random(eta.shape) < eta)
+    rule = FrankWolfe("macro-f1", k=2, truth="labels").fit(ranked(eta), truth)
+    assert rule.values_[-1] > rule.values_[0]
+    decided = rule.apply(ranked(eta), 2)
+    assert measure(decided, truth) == pytest.approx(rule.values_[-1], rel=0.02)
+
+
+def test_online_learns_from_the_truth_and_goes_on_where_it_was():
+    eta = seeded(3000, 20)
+    truth = csr_matrix(np.random.default_rng(1).random(eta.shape) < eta)
+    ranking = ranked(eta)
+    rule = Online("macro-f1")
+    whole = rule.follow(ranking, 3, truth)
+    assert measure(whole, truth) > measure(TopK().apply(ranking, 3), truth)
+    again = Online("macro-f1")
+    parts = [again.follow(ranking[s], 3, truth[s]).ids for s in (slice(0, 999), slice(999, None))]
+    np.testing.assert_array_equal(np.concatenate(parts), whole.ids)
+    assert again.seen_ == 3000
+    tp = np.asarray((csr_matrix(stored(whole)).multiply(truth)).sum(0)).ravel()
+    np.testing.assert_allclose(again.labels_[:, 0] - 0.1, tp, atol=1e-6)
+
+
+def test_weights_by_name():
+    ranking = ranked(seeded(50, 3))
+    counts = (np.array([90, 9, 0]), 100)
+
+    def weights(name, **options):
+        return Weighted(name, **options).fit(ranking, None, counts).weights_.ravel()
+
+    prior = np.array([0.9, 0.09, 1 / 101])
+    np.testing.assert_allclose(weights("power-law", exponent=0.25), prior**-0.25, rtol=1e-6)
+    np.testing.assert_allclose(weights("logarithm"), -np.log(prior), rtol=1e-6)
+    np.testing.assert_allclose(weights("macro-recall"), 1 / prior, rtol=1e-6)
+    inverse = weights("inverse-propensity")
+    assert (np.diff(inverse) > 0).all()
+    np.testing.assert_array_equal(
+        stored(Weighted(inverse).apply(ranking, 1)), top(seeded(50, 3) * inverse, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "message"),
+    [
+        (BlockCoordinateAscent("macro-f"), ParameterError, "metric of BlockCoordinateAscent"),
+        (BlockCoordinateAscent(weight=2), ParameterError, "weight of"),
+        (BlockCoordinateAscent(budget="some"), ParameterError, "budget of"),
+        (BlockCoordinateAscent(caps=np.ones(7)), ShapeError, "caps are"),
+        (BlockCoordinateAscent(lambda tp, fp, fn, tn: tp[:1]), ParameterError, "gave"),
+        (Online("coverage"), ParameterError, "coverage"),
+        (FrankWolfe(), NotFittedError, "fit"),
+        (Weighted(), NotFittedError, "fit"),
+        (Weighted(np.ones(2)), ShapeError, "weights are"),
+    ],
+)
+def test_what_is_wrong_is_named(rule, error, message):
+    with pytest.raises(error, match=message):
+        rule.apply(ranked(seeded(5, 4)), 2)
+
+
+def test_scores_that_are_no_probabilities_are_refused():
+    scores = Ranking([[0, 1]], [[3.0, -1.0]], LabelSet.numbered(2))
+    for rule in (BlockCoordinateAscent(), Online()):
+        with pytest.raises(ParameterError, match="probabilities"):
+            rule.apply(scores, 1)
+        with pytest.raises(ParameterError, match="k must be"):
+            rule.apply(ranked(seeded(5, 4)), 0)
+    with pytest.raises(ParameterError, match="coverage"):
+        FrankWolfe("coverage").fit(ranked(seeded(5, 4)))
+    with pytest.raises(ParameterError, match="needs the labels"):
+        FrankWolfe(truth="labels").fit(ranked(seeded(5, 4)))
+    fitted = FrankWolfe(k=1).fit(ranked(seeded(5, 4)))
+    with pytest.raises(ShapeError, match="4 labels"):
+        fitted.apply(ranked(seeded(5, 3)), 1)
+
+
+def test_an_error_in_a_metric_comes_through():
+    def broken(tp, fp, fn, tn):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        BlockCoordinateAscent(broken).apply(ranked(seeded(5, 4)), 2)
+
+
+def test_a_damaged_model_is_refused():
+    fitted = FrankWolfe(k=1).fit(ranked(seeded(5, 4)))
+    good = fitted.learned()
+    for name, bad in (
+        ("weights_", good["weights_"][:, :0]),
+        ("offsets_", good["offsets_"][1:]),
+        ("shares_", good["shares_"] * 2),
+    ):
+        with pytest.raises(ValueError, match="FrankWolfe"):
+            FrankWolfe().restore(good | {name: bad})
+    with pytest.raises(ValueError, match="Online"):
+        Online().restore({"labels_": np.zeros((3, 3)), "seen_": 1})
+    with pytest.raises(ValueError, match="Weighted"):
+        Weighted().restore({"weights_": np.ones((3, 1), np.float32)})
+    with pytest.raises(ValueError, match="BlockCoordinateAscent"):
+        BlockCoordinateAscent().restore({"a_": 1})
