@@ -17,6 +17,7 @@ from megalabel.cli import (
     missing,
     models,
     planning,
+    reporting,
     shaping,
 )
 
@@ -53,6 +54,7 @@ for command in (
     models.tag,
     evaluating.evaluate,
     deciding.decide,
+    reporting.report,
     shaping.merge,
     shaping.prune,
     shaping.calibrate,

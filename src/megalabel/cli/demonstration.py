@@ -17,7 +17,7 @@ from megalabel.cli.models import Seed, System, Threads
 from megalabel.data import Corpus
 from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
-from megalabel.report import Example, page
+from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
 
 
@@ -69,11 +69,11 @@ def demo(
     output.show_table("", ["system", *columns], rows)
 
     output.console.print("[bold]4.[/] some test texts and their tags (✓: a true label):")
-    examples = _examples(tagger, test)
-    for example in examples[:3]:
+    chosen = _examples(tagger, test)
+    for example in chosen[:3]:
         output.console.print(f"   [bold]{escape(example.text)}[/]", soft_wrap=True)
-        for tag in example.tags:
-            mark = "✓" if tag.label in example.truth else " "
+        for tag, right in zip(example.tags, example.right, strict=True):
+            mark = "✓" if right else " "
             output.console.print(f"   {tag.probability:6.1%} {mark} {escape(tag.label)}")
     shown = {name: {m: v[m] for m in columns if m in v} for name, v in scores.items()}
     facts = {
@@ -85,10 +85,10 @@ def demo(
         "model size": output.size(models.folder_bytes(out / "model")),
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
-    (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, examples))
+    (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, chosen))
     output.console.print(
         f"[bold]5.[/] model in {out / 'model'}, page in {out / 'index.html'}. Try:\n"
-        f'   megalabel tag {out / "model"} "{escape(examples[0].text.split(".")[0])}"'
+        f'   megalabel tag {out / "model"} "{escape(chosen[0].text.split(".")[0])}"'
     )
 
 
@@ -117,15 +117,4 @@ def _write_corpus(
 def _examples(tagger: Tagger, test: Corpus, count: int = 20) -> list[Example]:
     rows = np.linspace(0, len(test) - 1, min(count, len(test))).astype(int)
     chosen = test[rows]
-    if chosen.texts is None:
-        return []
-    return [
-        Example(
-            text,
-            tags,
-            [chosen.labels.name(j) for j in chosen.targets[i].indices],
-        )
-        for i, (text, tags) in enumerate(
-            zip(chosen.texts.to_pylist(), tagger.tag(chosen), strict=True)
-        )
-    ]
+    return [] if chosen.texts is None else examples(tagger.decide(chosen, 5), chosen)

@@ -1,46 +1,114 @@
-"""A page that shows how well a tagger does, with examples."""
+"""What pages are made of: a document, its sections, tables and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from megalabel.data import Tag
+from megalabel.data import Corpus, Ranking, Tag
+from megalabel.data.truth import hits
+
+LONGEST = 600  # characters of a text that are shown
+RIGHT = ' class="right"'
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2330; --paper: #fbfaf7; --line: #dcd8cf; --card: #fff;
-  --soft: #69707d; --good: #18794e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7e6e2; --paper: #16181d; --line: #343843;
-  --card: #1e2128; --soft: #9aa1ad; --good: #5bd19a; } }
+:root { --ink: #1c2330; --paper: #fbfaf7; --line: #dcd8cf; --card: #fff; --soft: #5c6370;
+  --good: #18794e; --one: #1f5fa8; --two: #b4570a; --three: #18794e; --four: #7b3fa0; }
+@media screen and (prefers-color-scheme: dark) { :root { color-scheme: dark; --ink: #e7e6e2;
+  --paper: #16181d; --line: #3a3f4b; --card: #1e2128; --soft: #a3aab6; --good: #5bd19a;
+  --one: #7db4f0; --two: #f0a35e; --three: #5bd19a; --four: #c79be6; } }
+* { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; color: var(--ink);
-  background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
-p, td.soft { color: var(--soft); } .scroll { overflow-x: auto; }
+  background: var(--paper); font: 16px/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .2rem; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; } h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
+p { color: var(--soft); margin: .4rem 0; } a { color: var(--one); }
+nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; }
+.scroll { overflow-x: auto; } .warning { color: var(--two); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .4rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 500; }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+  vertical-align: baseline; overflow-wrap: normal; }
+th { color: var(--soft); font-weight: 500; }
+th:first-child, td:first-child { text-align: left; } tbody th { white-space: nowrap; }
+td small { display: block; color: var(--soft); white-space: nowrap; }
+.facts th { width: 14rem; white-space: normal; }
+.facts td { text-align: left; overflow-wrap: anywhere; }
+.side { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
+figure { margin: 0; break-inside: avoid; } figcaption { color: var(--soft); }
+svg { display: block; width: 100%; max-width: 34rem; height: auto; }
+svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
+.grid { stroke: var(--line); } .axis { stroke: var(--soft); } .even { stroke-dasharray: 4 4; }
+.fill1 { fill: var(--one); } .fill2 { fill: var(--two); } .fill3 { fill: var(--three); }
+.fill4 { fill: var(--four); } .line { fill: none; stroke-width: 2; }
+.line1 { stroke: var(--one); } .line2 { stroke: var(--two); }
 article { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
-  padding: .9rem 1.1rem; margin: .9rem 0; break-inside: avoid; }
-article p { margin: 0 0 .6rem; color: var(--ink); }
-ul { list-style: none; margin: 0; padding: 0; }
-li { display: grid; grid-template-columns: minmax(0, 1fr) 6rem 3.2rem; gap: .6rem;
+  padding: .8rem 1rem; margin: .9rem 0; break-inside: avoid; }
+article h3 { font-size: .85rem; font-weight: 500; color: var(--soft); margin: 0 0 .2rem; }
+article p { margin: 0 0 .6rem; color: var(--ink); white-space: pre-line; }
+.tags { list-style: none; margin: 0; padding: 0; }
+.tags li { display: grid; grid-template-columns: minmax(0, 1fr) 6rem 3.2rem; gap: .6rem;
   align-items: center; padding: .12rem 0; }
-li.right { color: var(--good); font-weight: 600; }
-li.right span:first-child::after { content: " ✓"; }
-meter { width: 100%; height: .7rem; } .missed { color: var(--soft); font-size: .9rem; }
-li span:last-child { text-align: right; font-variant-numeric: tabular-nums; }
-@media print { body { background: none; } }
+.tags .right { color: var(--good); font-weight: 600; }
+.tags .right span:first-child::after { content: " ✓"; }
+.tags .number { grid-column: 3; text-align: right; font-variant-numeric: tabular-nums; }
+.bar { display: block; height: .55rem; border-radius: .3rem; width: 100%; }
+.bar rect:first-child { fill: var(--line); } .bar rect + rect { fill: var(--one); }
+.missed, .soft { color: var(--soft); font-size: .9rem; }
+summary { cursor: pointer; } details { margin: .2rem 0; }
+summary:focus-visible, a:focus-visible, .scroll:focus-visible { outline: 2px solid var(--one); }
+.tree, .tree ul { list-style: none; margin: 0; padding-left: 1.1rem; } .tree { padding-left: 0; }
+.tree > li > details, .tree li { margin: .1rem 0; }
+button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
+  border-radius: .4rem; padding: .2rem .7rem; }
+@media (max-width: 40rem) { .facts th { width: 8.5rem; } .tags li {
+  grid-template-columns: minmax(0, 1fr) 4rem 3.2rem; } th, td { padding: .3rem .4rem; } }
+@media print { body { background: none; padding: 0; max-width: none; font-size: 11pt; }
+  nav, button { display: none; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
+  .scroll { overflow: visible; } svg { max-width: 9cm; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
+
+
+class Markup(str):
+    """HTML to be put in as it is: every other string is escaped."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A text, what it was tagged with, and what it should have been."""
+    """A text with its tags: which of them are right, and which true labels are not among them."""
 
     text: str
     tags: Sequence[Tag]
-    truth: Sequence[str]
+    right: Sequence[bool]
+    missed: Sequence[str]
+    heading: str = ""
+
+
+def examples(ranking: Ranking, corpus: Corpus, headings: Sequence[str] = ()) -> list[Example]:
+    """The rows of a corpus as examples, with what a ranking of them says.
+
+    Labels that the ranking does not know are marked so.
+    """
+    known = len(ranking.labels)
+    corpus = corpus.aligned(ranking.labels)
+    right = hits(ranking, corpus)
+    found = []
+    for row, tags in enumerate(ranking.tags()):
+        carried = corpus.targets[[row]]
+        missed = [
+            corpus.labels.name(label) + (" (unknown to the model)" if label >= known else "")
+            for label in carried.indices[carried.data > 0]
+            if label not in ranking.ids[row]
+        ]
+        text = "" if corpus.texts is None else corpus.texts[row].as_py()
+        marks = right[row][ranking.present[row]].tolist()
+        heading = headings[row] if headings else ""
+        found.append(Example(text, tags, marks, missed, heading))
+    return found
 
 
 def page(
@@ -63,43 +131,117 @@ def page(
 
     Examples
     --------
-    >>> example = Example("red dress", [Tag("dress", 0.9)], ["dress"])
+    >>> example = Example("red dress", [Tag("dress", 0.9)], [True], missed=[])
     >>> html = page("Demo", "A demo.", {"knn": {"P@1": 80.0}}, {"texts": 3}, [example])
     >>> html.startswith("<!doctype html>")
     True
     """
     metrics = list(dict.fromkeys(name for values in scores.values() for name in values))
-    head = "".join(f"<th>{escape(name)}</th>" for name in ["", *metrics])
-    rows = "".join(
-        f"<tr><td>{escape(system)}</td>"
-        + "".join(f"<td>{values[m]:.1f}</td>" if m in values else "<td>–</td>" for m in metrics)
-        + "</tr>"
+    rows = [
+        [system, *(f"{values[m]:.1f}" if m in values else "–" for m in metrics)]
         for system, values in scores.items()
-    )
-    about = "".join(
-        f"<tr><td class=soft>{escape(str(k))}</td><td>{escape(str(v))}</td></tr>"
-        for k, v in facts.items()
-    )
+    ]
+    quality = section("quality", "How good is it? (%)", table("Metrics", ["", *metrics], rows))
+    said = section("examples", "What it says", *map(article, examples))
+    about = section("about", "What it is", fact_table(facts))
+    return document(title, summary, [quality, said, about])
+
+
+def document(title: str, summary: str, sections: Sequence[str], script: str = "") -> str:
+    """A page that needs nothing from elsewhere, and runs no script but the given one."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>
-<body><h1>{escape(title)}</h1><p>{escape(summary)}</p>
-<h2>How good is it? (%)</h2>
-<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>
-<h2>What it says</h2>
-{"".join(map(_article, examples))}
-<h2>What it is</h2><table>{about}</table></body></html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title><style>{STYLE}</style></head>
+<body><header><h1>{escape(title)}</h1><p>{escape(summary)}</p></header>
+<main>
+{"".join(sections)}</main>
+<script>{script}</script></body></html>
 """
 
 
-def _article(example: Example) -> str:
-    truth = set(example.truth)
-    items = "".join(
-        f"<li{' class=right' if tag.label in truth else ''}><span>{escape(tag.label)}</span>"
-        f'<meter min="0" max="1" value="{tag.probability:.4f}"></meter>'
-        f"<span>{tag.probability:.0%}</span></li>"
-        for tag in example.tags
+def section(identifier: str, heading: str, *parts: str) -> str:
+    """A part of the page under its heading; parts are HTML."""
+    return (
+        f'<section aria-labelledby="{identifier}"><h2 id="{identifier}">{escape(heading)}</h2>\n'
+        + "\n".join(parts)
+        + "</section>\n"
     )
-    missed = [label for label in example.truth if label not in {tag.label for tag in example.tags}]
-    note = f'<div class="missed">not found: {escape(", ".join(missed))}</div>' if missed else ""
-    return f"<article><p>{escape(example.text)}</p><ul>{items}</ul>{note}</article>"
+
+
+def contents(headings: Mapping[str, str]) -> str:
+    """Links to the sections of the page, by their identifiers."""
+    links = (f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in headings.items())
+    return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>\n'
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A sentence or two."""
+    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def folded(summary: str, content: str) -> str:
+    """HTML that a click shows."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table that scrolls by itself where it is too wide; the first cells head their rows."""
+    head = "".join(f'<th scope="col">{_html(name)}</th>' for name in header)
+    body = "".join(_row(row) for row in rows)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def fact_table(facts: Mapping[str, object]) -> str:
+    """Names and values, one a line."""
+    return f'<table class="facts"><tbody>{"".join(map(_row, facts.items()))}</tbody></table>'
+
+
+def _row(cells: Sequence[object]) -> str:
+    first, *others = map(_html, cells)
+    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in others)}</tr>'
+
+
+def _html(value: object) -> str:
+    return value if isinstance(value, Markup) else escape(str(value))
+
+
+def article(example: Example, probabilities: bool = True) -> str:
+    """An example as HTML; without probabilities, scores are shown as they are."""
+    items = "".join(
+        f"<li{RIGHT if right else ''}><span>{escape(cut(tag.label, 200))}</span>"
+        f"{_number(tag.probability, probabilities)}</li>"
+        for tag, right in zip(example.tags, example.right, strict=True)
+    )
+    heading = f"<h3>{escape(example.heading)}</h3>" if example.heading else ""
+    text = f'<p dir="auto">{escape(cut(example.text))}</p>' if example.text else ""
+    missed = cut(", ".join(example.missed), 1000)
+    note = f'<div class="missed">not found: {escape(missed)}</div>' if missed else ""
+    return f'<article>{heading}{text}<ul class="tags">{items}</ul>{note}</article>'
+
+
+def _number(value: float, probabilities: bool) -> str:
+    if not probabilities:
+        return f'<span class="number">{value:.2f}</span>'
+    bar = (
+        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="100" height="8"/><rect width="{100 * value:.1f}" height="8"/></svg>'
+    )
+    return f'{bar}<span class="number">{value:.0%}</span>'
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """The beginning of a text that is too long, and how long it is.
+
+    Examples
+    --------
+    >>> cut("a long text", 6)
+    'a long… (11 characters)'
+    """
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"

@@ -1,0 +1,98 @@
+"""Cards: what there is to know about a model, and about a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from megalabel import systems
+from megalabel.base import Component
+from megalabel.data import Corpus, statistics
+from megalabel.errors import ParameterError
+from megalabel.report.charts import bar_chart
+from megalabel.report.page import cut, fact_table, folded
+from megalabel.tagger import Tagger
+
+PARTS = ("features_", "classifier_", "calibration_", "decision_")
+
+
+def model_card(tagger: Tagger, folder_bytes: int | None = None) -> str:
+    """A tagger's system, sizes, parts with all their parameters, and provenance, as HTML."""
+    facts: dict[str, object] = {"system": tagger.system or "put together by hand"}
+    try:
+        system = systems.get(tagger.system or "")
+    except ParameterError:
+        pass  # a recipe of the user's own
+    else:
+        facts |= {"what it is": system.summary, "paper": system.paper}
+    facts |= {
+        "labels": f"{len(tagger.labels):,}",
+        "features": f"{tagger.features_.n_features:,}",
+        "training texts": f"{tagger.n_texts_:,}",
+        "labels a training text": f"{tagger.label_counts_.sum() / max(tagger.n_texts_, 1):.2f}",
+        "labels without training texts": f"{np.count_nonzero(tagger.label_counts_ == 0):,}",
+    }
+    if folder_bytes is not None:
+        facts["model folder"] = f"{folder_bytes / 1e6:,.1f} MB"
+    facts |= _flat(tagger.provenance_)
+    parts = {"tagger": _own_parameters(tagger)}
+    for name in PARTS:
+        part = getattr(tagger, name)
+        kind = "none" if part is None else type(part).__name__
+        facts[name.rstrip("_")] = kind
+        if part is not None:
+            parts[f"{name.rstrip('_')}: {kind}"] = _own_parameters(part)
+    shown = "".join(
+        f"<h3>{name}</h3>{fact_table(values)}" for name, values in parts.items() if values
+    )
+    return fact_table(facts) + folded("All parameters", shown)
+
+
+def corpus_card(corpus: Corpus) -> str:
+    """Where a corpus is from, and its figures, as HTML.
+
+    Whatever its `source` says is shown, such as a licence.
+    """
+    figures = statistics(corpus)
+    facts = _flat(corpus.source)
+    for name, value in figures.to_dict().items():
+        if name != "histogram" and (name != "features" or value):
+            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            facts[name.replace("_", " ")] = shown
+    groups = [str(bin.low) for bin in figures.histogram]
+    chart = bar_chart(
+        "How many labels have 1, 2 to 3, 4 to 7, … test texts.",
+        "labels, by their number of texts from …",
+        {"labels": [bin.labels for bin in figures.histogram]},
+        groups,
+    )
+    return fact_table(facts) + (f"<figure>{chart}</figure>" if groups else "")
+
+
+def _own_parameters(part: Component) -> dict[str, str]:
+    """A component's parameters but for those that are parts of their own."""
+    values = part.get_params(deep=False)
+    return {
+        name: _shown(value) for name, value in values.items() if not isinstance(value, Component)
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} of {value.dtype}"
+    return cut(str(value) if isinstance(value, str) else repr(value), 200)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
+    """Facts within facts as facts with longer names."""
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name} ")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[prefix + str(name)] = f"{value:,}"
+        elif value is not None:
+            found[prefix + str(name)] = _shown(value)
+    return found

@@ -1,0 +1,286 @@
+"""The sections of a report, each from what was measured to HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.labels import LabelTree
+from megalabel.metrics import HEADLINE, Evaluation, reliability
+from megalabel.metrics.shown import shown_value
+from megalabel.report.charts import Axis, bar_chart, curve_chart, reliability_diagram
+from megalabel.report.mistakes import Mistakes
+from megalabel.report.page import Markup, article, folded, paragraph, table
+from megalabel.report.tree import tree_html
+
+BINS = 5
+
+
+class Point(Protocol):
+    """A point of a Pareto curve."""
+
+    @property
+    def weight(self) -> float: ...
+    @property
+    def precision(self) -> float | None: ...
+    @property
+    def metric(self) -> float | None: ...
+
+
+def headline(evaluation: Evaluation, seed: int) -> str:
+    """The metrics with their intervals; those that are not shown first are folded."""
+    intervals = evaluation.intervals(seed=seed)
+    metrics = list(dict.fromkeys(name.partition("@")[0] for name in evaluation))
+    first = [m for m in metrics if m in HEADLINE]
+    others = [m for m in metrics if m not in HEADLINE]
+    parts = [_metrics("Headline metrics in percent", evaluation, intervals, first)]
+    parts += [paragraph(warning, "warning") for warning in evaluation.warnings]
+    parts.append(
+        paragraph(
+            "In percent. Below a value is its 95 % interval, from test sets drawn anew out of "
+            "these texts; macro metrics, coverage and binned calibration errors have none, as a "
+            "resampled test set is biased for them."
+        )
+    )
+    if others:
+        more = _metrics("All other metrics", evaluation, intervals, others)
+        parts.append(folded(f"All other metrics ({len(others)})", more))
+    return "\n".join(parts)
+
+
+def _metrics(
+    caption: str,
+    evaluation: Evaluation,
+    intervals: dict[str, tuple[float, float]],
+    metrics: Sequence[str],
+) -> str:
+    cutoffs = evaluation.cutoffs
+    rows = []
+    for metric in metrics:
+        row: list[object] = [metric]
+        for name in (f"{metric}@{k}" for k in cutoffs):
+            row.append(_value(name, evaluation[name], intervals) if name in evaluation else "")
+        if metric in evaluation:  # it has no cutoff
+            row[-1] = _value(metric, evaluation[metric], intervals)
+        rows.append(row)
+    return table(caption, ["", *(f"@{k}" for k in cutoffs)], rows)
+
+
+def _value(name: str, value: float, intervals: dict[str, tuple[float, float]]) -> Markup:
+    shown = f"{shown_value(name, value):.2f}"
+    if name in intervals:
+        low, high = (shown_value(name, end) for end in intervals[name])
+        shown += f"<small>{low:.2f} to {high:.2f}</small>"
+    return Markup(shown)
+
+
+def frequency(evaluation: Evaluation) -> str:
+    """What frequent and rare labels add to P@k, and how well each of them do."""
+    cutoffs = evaluation.cutoffs
+    tables = {k: evaluation.bins(k, BINS).to_pylist() for k in cutoffs}
+    groups = [f"bin {row['bin']}" for row in tables[cutoffs[-1]]]
+    chart = bar_chart(
+        f"What the labels of {BINS} bins, from the most frequent to the rarest, add to P@k.",
+        "adds to P@k, %",
+        {f"@{k}": [100 * row["contribution"] for row in rows] for k, rows in tables.items()},
+        groups,
+    )
+    recall = bar_chart(
+        f"Recall of the labels of {BINS} bins, from the most frequent to the rarest.",
+        "recall, %",
+        {f"@{k}": [100 * row["R"] for row in rows] for k, rows in tables.items()},
+        groups,
+    )
+    k = cutoffs[-1]
+    rows = [
+        [
+            f"bin {row['bin']}",
+            *(f"{row[name]:,}" for name in ("labels", "train", "positives", "hits")),
+            f"{row['train'] / max(row['labels'], 1):,.1f}",
+            *(f"{100 * row[name]:.2f}" for name in ("contribution", "P", "R", "macro-F1")),
+        ]
+        for row in tables[k]
+    ]
+    header = ["", "labels", "in training", "in test", f"hits @{k}", "in training, mean"]
+    header += [f"adds to P@{k}", f"P@{k}", f"R@{k}", f"macro-F1@{k}"]
+    return "\n".join(
+        [
+            paragraph(
+                f"Labels from frequent to rare, in {BINS} bins with about equally many training "
+                "positives each: bin 1 holds a few frequent labels, the last one most of the "
+                "label set. The bars of a cutoff add up to its P@k."
+            ),
+            f'<div class="side"><figure>{chart}</figure><figure>{recall}</figure></div>',
+            table("Frequency bins, in percent", header, rows),
+        ]
+    )
+
+
+def coverage(evaluation: Evaluation) -> str:
+    """How much of the label set is ever answered with, and ever found."""
+    cutoffs = evaluation.cutoffs
+    tables = {k: evaluation.bins(k, BINS).to_pylist() for k in cutoffs}
+    chart = bar_chart(
+        "The share of labels that are found at least once, from the most frequent to the rarest.",
+        "labels found at least once, %",
+        {f"@{k}": [100 * row["coverage"] for row in rows] for k, rows in tables.items()},
+        [f"bin {row['bin']}" for row in tables[cutoffs[-1]]],
+    )
+    rows = []
+    for k in cutoffs:
+        labels = evaluation.per_label(k)
+        tested, answered, found = (
+            np.asarray(labels[name]) > 0 for name in ("positives", "predicted", "tp")
+        )
+        never = np.count_nonzero(tested & ~answered)
+        counts = (np.count_nonzero(values) for values in (tested, answered, found))
+        rows.append([f"top {k}", *(f"{n:,}" for n in counts), f"{never:,}"])
+    header = ["", "in test", "ever answered", "ever right", "in test, never answered"]
+    return "\n".join(
+        [
+            paragraph("How many different labels the answers reach, in the bins from above."),
+            f'<div class="side"><figure>{chart}</figure>'
+            f"<div>{table('Labels reached', header, rows)}</div></div>",
+        ]
+    )
+
+
+def calibration(
+    evaluation: Evaluation, raw: Ranking, corpus: Corpus, calibrated: bool, every: int
+) -> str:
+    """Reliability diagrams: of the classifier's scores, and of the probabilities made of them.
+
+    `raw` ranks every `every`-th text of the corpus.
+    """
+    k = evaluation.cutoffs[-1]
+    top = raw.top(k)
+    before, name, even = _scaled(top)
+    rows = reliability(before, corpus[np.arange(0, len(corpus), every)], k).to_pylist()
+    scores = reliability_diagram(
+        f"Reliability diagram of the classifier's scores, top {k}.", rows, name, even=even
+    )
+    figures = [_diagram("Before: the classifier's scores", scores)]
+    parts = [
+        paragraph(
+            f"Of the answers among the top {k}, how many are right, by how sure the tagger is; "
+            "with 95 % intervals. Larger dots hold more answers."
+        )
+    ]
+    if even:
+        parts.append(paragraph("On the dashed line, probabilities mean what they say."))
+    else:
+        parts.append(paragraph("The scores of this classifier are not probabilities."))
+    if every > 1:
+        parts.append(paragraph(f"The scores before are those of every {every:,}th text."))
+    if not calibrated:
+        figures[0] = _diagram("The classifier's scores", scores)
+        parts.append(paragraph("This model is not calibrated: there is no diagram after."))
+    else:
+        rows = evaluation.reliability(k).to_pylist()
+        axis = Axis("probability, %", 0, 100)
+        after = reliability_diagram(
+            f"Reliability diagram of the calibrated probabilities, top {k}.", rows, axis
+        )
+        figures.append(_diagram("After: probabilities", after))
+    parts.append(f'<div class="side">{"".join(figures)}</div>')
+    header = ["from, %", "to, %", "answers", "mean, %", "right, %"]
+    if calibrated:
+        numbers = [
+            [f"{100 * r['low']:.0f}", f"{100 * r['high']:.0f}", f"{r['count']:,}"]
+            + [f"{100 * r[n]:.1f}" for n in ("confidence", "hit_rate")]
+            for r in rows
+            if r["count"]
+        ]
+        caption = "The numbers, after calibration"
+        parts.append(folded(caption, table(caption, header, numbers)))
+    return "\n".join(parts)
+
+
+def _diagram(caption: str, svg: str) -> str:
+    return f"<figure><figcaption>{caption}</figcaption>{svg}</figure>"
+
+
+def _scaled(ranking: Ranking) -> tuple[Ranking, Axis, bool]:
+    """A ranking with scores from 0 to 1, what these stand for, and whether they already were."""
+    scores = ranking.scores[ranking.present]
+    low, high = (float(f(scores)) for f in (np.min, np.max)) if len(scores) else (0.0, 1.0)
+    if low >= 0 and high <= 1:
+        return ranking, Axis("score, %", 0, 100), True
+    span = high - low or 1.0
+    between = np.where(ranking.present, (ranking.scores - low) / span, 0)
+    scaled = Ranking(ranking.ids, np.clip(between, 0, 1), ranking.labels)
+    return scaled, Axis("score", low, low + span), False
+
+
+def pareto(points: Sequence[Point], metric: str, k: int, texts: int, candidates: int) -> str:
+    """What a tail metric costs in P@k: points measured on true labels, by their weight."""
+    measured = [(100 * (p.precision or 0), 100 * (p.metric or 0), f"{p.weight:g}") for p in points]
+    chart = curve_chart(
+        f"P@{k} against {metric}, for weights of {metric} from 0 to 1.",
+        measured,
+        f"P@{k}, %",
+        f"{metric}, %",
+    )
+    rows = [[name, f"{x:.2f}", f"{y:.2f}"] for x, y, name in measured]
+    return "\n".join(
+        [
+            paragraph(
+                f"Labels may be chosen for P@{k}, for {metric}, or for something between: each "
+                f"point is the best choice for a weight of {metric} by the probabilities, "
+                f"measured on the true labels. From {texts:,} texts and the {candidates} "
+                "likeliest labels of each."
+            ),
+            f'<div class="side"><figure>{chart}</figure>'
+            f"<div>{table('The curve', ['weight', f'P@{k}, %', f'{metric}, %'], rows)}</div></div>",
+        ]
+    )
+
+
+def mistaken(found: Mistakes, k: int, probabilities: bool) -> str:
+    """The most confident mistakes and the worst texts."""
+    parts = []
+    for heading, sentence, shown in (
+        (
+            "The most confident",
+            "A wrong label with a high score; each wrong label is shown twice at most. Some of "
+            "these may be right, and missing in the corpus.",
+            found.confident,
+        ),
+        ("The worst", f"Most of the true labels are missing in the top {k}.", found.worst),
+    ):
+        parts.append(f"<h3>{heading}</h3>")
+        parts.append(paragraph(sentence if shown else "None."))
+        parts += [article(example, probabilities) for example in shown]
+    return "\n".join(parts)
+
+
+def tree(trees: Sequence[LabelTree], labels: LabelSet, evaluation: Evaluation) -> str:
+    """The label tree to fold and unfold."""
+    k = evaluation.cutoffs[-1]
+    # labels of the corpus that the model does not know come after its own
+    counts = evaluation.per_label(k).slice(0, len(labels))
+    columns = [np.asarray(counts[name]) for name in ("train", "positives", "tp")]
+    sizes = ", ".join(f"{n:,}" for n in trees[0].level_sizes)
+    which = f" The model has {len(trees)} trees; this is the first." if len(trees) > 1 else ""
+    return "\n".join(
+        [
+            paragraph(
+                f"From the root, its levels have {sizes} nodes.{which} A node is named by its most "
+                "frequent labels; large trees are not unfolded to the end."
+            ),
+            '<p><button type="button" data-open="1">Unfold all</button> '
+            '<button type="button" data-open="">Fold all</button></p>',
+            tree_html(trees[0], labels, columns, k),
+        ]
+    )
+
+
+SCRIPT = """for (const button of document.querySelectorAll("button[data-open]"))
+  button.addEventListener("click", () => {
+    for (const details of button.closest("section").querySelectorAll("details"))
+      details.open = Boolean(button.dataset.open);
+  });"""
+"""Folds and unfolds the tree; everything else needs no script."""

@@ -1,0 +1,151 @@
+"""The report: everything that was measured of a model on a corpus, on one page."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from megalabel import decision
+from megalabel.data import Corpus, Ranking
+from megalabel.errors import DataError, ParameterError
+from megalabel.report import sections
+from megalabel.report.cards import corpus_card, model_card
+from megalabel.report.mistakes import mistakes
+from megalabel.report.page import contents, document, paragraph, section
+from megalabel.report.tree import label_trees
+from megalabel.tagger import Tagger
+
+SAMPLE = 10_000  # texts that are ranked again, for scores before calibration and other choices
+CANDIDATES = 50  # labels of a text to choose from on the Pareto curve
+
+
+def write(
+    model: Tagger | str | Path,
+    corpus: Corpus,
+    path: str | Path = "report.html",
+    *,
+    k: int | Sequence[int] = (1, 3, 5),
+    seed: int = 0,
+) -> Path:
+    """Measure a model on a corpus and write one HTML page about it, that needs nothing else.
+
+    Parameters
+    ----------
+    model : Tagger or path of a model folder
+    corpus : Corpus
+        Texts or vectors with their true labels, that the model has not learned from.
+    path : str or Path
+        The file to write; one that is there is replaced.
+    k : int or several
+        Cutoffs.
+    seed : int
+        Draws the test sets of the confidence intervals.
+
+    Returns
+    -------
+    Path
+        That of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from megalabel import systems
+    >>> corpus = Corpus(["red dress", "blue jeans"], targets=[["dress"], ["jeans"]])
+    >>> tagger = systems.create("knn").fit(corpus)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(tagger, corpus, f"{folder}/report.html", k=1).name
+    'report.html'
+    """
+    path = check_path(path)
+    path.write_text(render(model, corpus, k=k, seed=seed), encoding="utf-8")
+    return path
+
+
+def check_path(path: str | Path) -> Path:
+    """The path of a report to write; a ParameterError where there can be none."""
+    path = Path(path)
+    if path.is_dir():
+        raise ParameterError(f"a report is a file, and {path} is a folder")
+    if not path.absolute().parent.is_dir():
+        raise ParameterError(f"there is no folder {path.absolute().parent} to write a report to")
+    return path
+
+
+def render(
+    model: Tagger | str | Path,
+    corpus: Corpus,
+    *,
+    k: int | Sequence[int] = (1, 3, 5),
+    seed: int = 0,
+) -> str:
+    """The page that `write` writes, as a string."""
+    tagger = model if isinstance(model, Tagger) else Tagger.load(model)
+    if not len(corpus):
+        raise DataError("there are no texts to report on")
+    evaluation = tagger.evaluate(corpus, k=k)
+    corpus = corpus.aligned(tagger.labels)
+    most = evaluation.cutoffs[-1]
+    calibrated = tagger.calibration_ is not None
+    every = -(-len(corpus) // SAMPLE)
+    sample = corpus[np.arange(0, len(corpus), every)]
+    parts = {
+        "quality": ("How good is it?", sections.headline(evaluation, seed)),
+        "frequency": ("Frequent and rare labels", sections.frequency(evaluation)),
+        "coverage": ("Coverage", sections.coverage(evaluation)),
+        "calibration": (
+            "Do the probabilities hold?",
+            sections.calibration(
+                evaluation, _ranked(_uncalibrated(tagger), sample, most), corpus, calibrated, every
+            ),
+        ),
+        "pareto": ("Precision against the tail", _pareto(tagger, sample, most)),
+        "mistakes": (
+            "Mistakes",
+            sections.mistaken(mistakes(_ranked(tagger, corpus, most), corpus), most, calibrated),
+        ),
+    }
+    trees = label_trees(tagger.classifier_)
+    if trees:
+        parts["tree"] = ("The label tree", sections.tree(trees, tagger.labels, evaluation))
+    size = None
+    if not isinstance(model, Tagger):
+        size = sum(file.stat().st_size for file in Path(model).iterdir())
+    parts["model"] = ("The model", model_card(tagger, size))
+    parts["corpus"] = ("The test corpus", corpus_card(corpus))
+    name = corpus.source.get("path", "a corpus")
+    title = f"{tagger.system or type(tagger.classifier_).__name__} on {name}"
+    summary = f"Measured on {len(corpus):,} texts; {len(tagger.labels):,} labels."
+    links = contents({identifier: heading for identifier, (heading, _) in parts.items()})
+    shown = [section(identifier, *content) for identifier, content in parts.items()]
+    return document(title, summary, [links, *shown], sections.SCRIPT)
+
+
+def _uncalibrated(tagger: Tagger) -> Tagger:
+    """The same tagger that answers with its classifier's scores."""
+    plain = copy.copy(tagger)
+    plain.calibration_ = None
+    return plain
+
+
+def _ranked(tagger: Tagger, corpus: Corpus, k: int) -> Ranking:
+    """The k best labels of each text but for those that the corpus leaves out."""
+    if corpus.excluded is None:
+        return tagger.rank(corpus, k)
+    excluded = corpus.excluded[:, : len(tagger.labels)]
+    further = int(np.diff(excluded.indptr).max(initial=0))
+    return tagger.rank(corpus, k + further).without(excluded).top(k)
+
+
+def _pareto(tagger: Tagger, corpus: Corpus, k: int) -> str:
+    if tagger.calibration_ is None:
+        return paragraph("Choices between precision and a tail metric need a calibrated model.")
+    curve: Callable[..., Any] | None = getattr(decision, "pareto", None)
+    if curve is None:
+        return paragraph("This version of megalabel does not choose between these two.")
+    candidates = min(max(CANDIDATES, k), len(tagger.labels))
+    found = curve(_ranked(tagger, corpus, candidates), min(k, candidates), truth=corpus)
+    return sections.pareto(found.points, found.metric, found.k, len(corpus), candidates)
