@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from megalabel.report.charts import bar_chart
 from megalabel.report.page import cut, fact_table, folded
 from megalabel.tagger import Tagger
 
-PARTS = ("features_", "classifier_", "calibration_", "decision_")
+PARTS = ("features", "classifier", "calibration", "decision")
+
+NAMES = {"tail_share": "share of used labels with at most five texts", "labels_used": "used labels"}
 
 
 def model_card(tagger: Tagger, folder_bytes: int | None = None) -> str:
@@ -27,27 +30,35 @@ def model_card(tagger: Tagger, folder_bytes: int | None = None) -> str:
         pass  # a recipe of the user's own
     else:
         facts |= {"what it is": system.summary, "paper": system.paper}
+    parameters = {"tagger": _own_parameters(tagger)}
+    for name in PARTS:
+        part = getattr(tagger, f"{name}_")
+        kind = "none" if part is None else type(part).__name__
+        facts[name] = kind
+        if part is not None:
+            parameters[f"{name}: {kind}"] = _own_parameters(part)
     facts |= {
         "labels": f"{len(tagger.labels):,}",
-        "features": f"{tagger.features_.n_features:,}",
+        "width of the features": f"{tagger.features_.n_features:,}",
         "training texts": f"{tagger.n_texts_:,}",
-        "labels a training text": f"{tagger.label_counts_.sum() / max(tagger.n_texts_, 1):.2f}",
+        "labels per training text": f"{tagger.label_counts_.sum() / max(tagger.n_texts_, 1):.2f}",
         "labels without training texts": f"{np.count_nonzero(tagger.label_counts_ == 0):,}",
     }
     if folder_bytes is not None:
         facts["model folder"] = f"{folder_bytes / 1e6:,.1f} MB"
-    facts |= _flat(tagger.provenance_)
-    parts = {"tagger": _own_parameters(tagger)}
-    for name in PARTS:
-        part = getattr(tagger, name)
-        kind = "none" if part is None else type(part).__name__
-        facts[name.rstrip("_")] = kind
-        if part is not None:
-            parts[f"{name.rstrip('_')}: {kind}"] = _own_parameters(part)
-    shown = "".join(
-        f"<h3>{name}</h3>{fact_table(values)}" for name, values in parts.items() if values
+    listed = "".join(
+        f"<h3>{escape(name)}</h3>{fact_table(values)}"
+        for name, values in parameters.items()
+        if values
     )
-    return fact_table(facts) + folded("All parameters", shown)
+    return "\n".join(
+        [
+            fact_table(facts),
+            folded("All parameters", listed),
+            "<h3>Where it comes from</h3>",
+            fact_table(_flat(tagger.provenance_)),
+        ]
+    )
 
 
 def corpus_card(corpus: Corpus) -> str:
@@ -60,13 +71,14 @@ def corpus_card(corpus: Corpus) -> str:
     for name, value in figures.to_dict().items():
         if name != "histogram" and (name != "features" or value):
             shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-            facts[name.replace("_", " ")] = shown
+            facts[NAMES.get(name, name.replace("_", " "))] = shown
     groups = [str(bin.low) for bin in figures.histogram]
     chart = bar_chart(
         "How many labels have 1, 2 to 3, 4 to 7, … test texts.",
-        "labels, by their number of texts from …",
+        "labels",
         {"labels": [bin.labels for bin in figures.histogram]},
         groups,
+        "with so many test texts, up to the next",
     )
     return fact_table(facts) + (f"<figure>{chart}</figure>" if groups else "")
 

@@ -35,15 +35,21 @@ class Axis(NamedTuple):
         return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def axis(name: str, values: Sequence[float], *, zero: bool = False) -> Axis:
-    """An axis around all values; from zero if asked for, and never empty."""
+def axis(name: str, values: Sequence[float], *, zero: bool = False, room: float = 0.06) -> Axis:
+    """An axis around all values with some room; from zero if asked for, and never empty."""
     low = 0.0 if zero else min(values, default=0.0)
     high = max(values, default=0.0)
-    room = (high - low) * 0.06 or abs(high) * 0.06 or 1.0
-    return Axis(name, low if zero else low - room, high + room)
+    more = (high - low) * room if high - low > 1e-3 else 0.5
+    return Axis(name, low if zero else low - more, high + more)
 
 
-def bar_chart(description: str, name: str, bars: Mapping[str, Sequence[float]], groups: Any) -> str:
+def bar_chart(
+    description: str,
+    name: str,
+    bars: Mapping[str, Sequence[float]],
+    groups: Sequence[str],
+    x_name: str = "",
+) -> str:
     """Bars side by side, one group after another.
 
     Parameters
@@ -56,6 +62,8 @@ def bar_chart(description: str, name: str, bars: Mapping[str, Sequence[float]], 
         Heights by series, one a group.
     groups : sequence of str
         What stands under each group.
+    x_name : str
+        What all of that is.
     """
     y = axis(name, [value for values in bars.values() for value in values], zero=True)
     slot = (RIGHT - LEFT) / max(len(groups), 1)
@@ -74,7 +82,7 @@ def bar_chart(description: str, name: str, bars: Mapping[str, Sequence[float]], 
         if group % every == 0:
             marks.append(_text(LEFT + slot * (group + 0.5), BOTTOM + 16, text, "middle"))
     legend = list(bars) if len(bars) > 1 else []
-    return _svg(description, marks, y.name, "", legend)
+    return _svg(description, marks, y.name, x_name, legend)
 
 
 def reliability_diagram(
@@ -111,7 +119,7 @@ def curve_chart(
     description: str, points: Sequence[tuple[float, float, str]], x_name: str, y_name: str
 ) -> str:
     """A line through points (x, y, what to call it), in their order."""
-    x = axis(x_name, [point[0] for point in points])
+    x = axis(x_name, [point[0] for point in points], room=0.12)
     y = axis(y_name, [point[1] for point in points])
     places = [(_across(x, a), _up(y, b)) for a, b, _ in points]
     marks = [_horizontal_grid(y), *_vertical_grid(x), _line(places)]
@@ -125,8 +133,7 @@ def curve_chart(
     last = (-1e9, -1e9)
     for (across, up), (_, _, name) in zip(places, points, strict=True):
         if abs(across - last[0]) + abs(up - last[1]) > 22:
-            right = across < (LEFT + RIGHT) / 2
-            marks.append(_text(across + (7 if right else -7), up - 6, name, "" if right else "end"))
+            marks.append(_text(across + 7, up - 5, name))
             last = (across, up)
     return _svg(description, marks, y_name, x_name)
 

@@ -34,8 +34,9 @@ def mistakes(ranking: Ranking, corpus: Corpus, count: int = SHOWN) -> Mistakes:
     Returns
     -------
     Mistakes
-        `confident`: texts with the highest score of a wrong label; the same wrong label is shown
-        twice at most, so that one habit does not hide the others. `worst`: texts of which the
+        `confident`: texts with the highest score of a wrong label, of equal ones those with
+        fewer right labels; the same wrong label is shown twice at most, so that one habit does
+        not hide the others. `worst`: texts of which the
         most true labels were missed that the ranking had room for, the surest first.
     """
     corpus = corpus.aligned(ranking.labels)
@@ -46,7 +47,7 @@ def mistakes(ranking: Ranking, corpus: Corpus, count: int = SHOWN) -> Mistakes:
     label = ranking.ids[np.arange(len(scores)), place]
     chosen: list[int] = []
     seen: dict[int, int] = {}
-    for row in np.argsort(-best, kind="stable"):
+    for row in np.lexsort((right.sum(axis=1), -best)):
         if best[row] == -np.inf or len(chosen) == count:
             break
         wrong = int(label[row])

@@ -65,9 +65,12 @@ summary:focus-visible, a:focus-visible, .scroll:focus-visible { outline: 2px sol
 button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
   border-radius: .4rem; padding: .2rem .7rem; }
 @media (max-width: 40rem) { .facts th { width: 8.5rem; } .tags li {
-  grid-template-columns: minmax(0, 1fr) 4rem 3.2rem; } th, td { padding: .3rem .4rem; } }
+  grid-template-columns: minmax(0, 1fr) 4rem 3.2rem; } th, td { padding: .3rem; }
+  td small { font-size: .72rem; } }
+@page { margin: 1.5cm; }
 @media print { body { background: none; padding: 0; max-width: none; font-size: 11pt; }
-  nav, button { display: none; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
+  nav, button { display: none; } h2, h3, section > p { break-after: avoid; }
+  tr { break-inside: avoid; }
   .scroll { overflow: visible; } svg { max-width: 9cm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def _value(name: str, value: float, intervals: dict[str, tuple[float, float]]) -
     shown = f"{shown_value(name, value):.2f}"
     if name in intervals:
         low, high = (shown_value(name, end) for end in intervals[name])
-        shown += f"<small>{low:.2f} to {high:.2f}</small>"
+        shown += f"<small>{low:.1f}–{high:.1f}</small>"
     return Markup(shown)
 
 
@@ -148,58 +148,51 @@ def coverage(evaluation: Evaluation) -> str:
     )
 
 
-def calibration(
-    evaluation: Evaluation, raw: Ranking, corpus: Corpus, calibrated: bool, every: int
-) -> str:
+def calibration(evaluation: Evaluation, raw: Ranking, corpus: Corpus, calibrated: bool) -> str:
     """Reliability diagrams: of the classifier's scores, and of the probabilities made of them.
 
-    `raw` ranks every `every`-th text of the corpus.
+    `raw` ranks the texts of `corpus` by the former; these may be fewer than were evaluated.
     """
     k = evaluation.cutoffs[-1]
-    top = raw.top(k)
-    before, name, even = _scaled(top)
-    rows = reliability(before, corpus[np.arange(0, len(corpus), every)], k).to_pylist()
-    scores = reliability_diagram(
-        f"Reliability diagram of the classifier's scores, top {k}.", rows, name, even=even
-    )
-    figures = [_diagram("Before: the classifier's scores", scores)]
-    parts = [
-        paragraph(
-            f"Of the answers among the top {k}, how many are right, by how sure the tagger is; "
-            "with 95 % intervals. Larger dots hold more answers."
-        )
+    before, axis, even = _scaled(raw.top(k))
+    sentences = [
+        f"Of the answers among the top {k}, how many are right, by how sure the tagger is; with "
+        "95 % intervals. Larger dots hold more answers."
     ]
-    if even:
-        parts.append(paragraph("On the dashed line, probabilities mean what they say."))
-    else:
-        parts.append(paragraph("The scores of this classifier are not probabilities."))
-    if every > 1:
-        parts.append(paragraph(f"The scores before are those of every {every:,}th text."))
+    if even or calibrated:
+        sentences.append("On the dashed line, probabilities mean what they say.")
+    if not even:
+        sentences.append("The scores of this classifier are not probabilities.")
     if not calibrated:
-        figures[0] = _diagram("The classifier's scores", scores)
-        parts.append(paragraph("This model is not calibrated: there is no diagram after."))
-    else:
-        rows = evaluation.reliability(k).to_pylist()
-        axis = Axis("probability, %", 0, 100)
-        after = reliability_diagram(
-            f"Reliability diagram of the calibrated probabilities, top {k}.", rows, axis
-        )
-        figures.append(_diagram("After: probabilities", after))
-    parts.append(f'<div class="side">{"".join(figures)}</div>')
-    header = ["from, %", "to, %", "answers", "mean, %", "right, %"]
+        sentences.append("This model is not calibrated.")
+    if len(raw) < evaluation.rows:
+        sentences.append(f"The scores are those of {len(raw):,} texts.")
+    rows = reliability(before, corpus, k).to_pylist()
+    caption = "Before: the classifier's scores" if calibrated else "The classifier's scores"
+    figures = [_diagram(caption, rows, axis, even)]
+    parts = [paragraph(" ".join(sentences))]
     if calibrated:
-        numbers = [
-            [f"{100 * r['low']:.0f}", f"{100 * r['high']:.0f}", f"{r['count']:,}"]
-            + [f"{100 * r[n]:.1f}" for n in ("confidence", "hit_rate")]
-            for r in rows
-            if r["count"]
-        ]
-        caption = "The numbers, after calibration"
-        parts.append(folded(caption, table(caption, header, numbers)))
+        rows = evaluation.reliability(k).to_pylist()
+        figures.append(_diagram("After: probabilities", rows, Axis("probability, %", 0, 100), True))
+    parts.append(f'<div class="side">{"".join(figures)}</div>')
+    if calibrated:
+        parts.append(_numbers(rows))
     return "\n".join(parts)
 
 
-def _diagram(caption: str, svg: str) -> str:
+def _numbers(rows: Sequence[Mapping[str, Any]]) -> str:
+    shown = [
+        [f"{row['low']:.3f} to {row['high']:.3f}", f"{row['count']:,}"]
+        + [f"{100 * row[name]:.1f}" for name in ("confidence", "hit_rate")]
+        for row in rows
+        if row["count"]
+    ]
+    header = ["probability", "answers", "mean, %", "right, %"]
+    return folded("The numbers, after", table("Reliability", header, shown))
+
+
+def _diagram(caption: str, rows: Sequence[Mapping[str, Any]], axis: Axis, even: bool) -> str:
+    svg = reliability_diagram(f"Reliability diagram. {caption}.", rows, axis, even=even)
     return f"<figure><figcaption>{caption}</figcaption>{svg}</figure>"
 
 

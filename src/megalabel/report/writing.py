@@ -90,17 +90,15 @@ def render(
     corpus = corpus.aligned(tagger.labels)
     most = evaluation.cutoffs[-1]
     calibrated = tagger.calibration_ is not None
-    every = -(-len(corpus) // SAMPLE)
-    sample = corpus[np.arange(0, len(corpus), every)]
+    sample = corpus[np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(int)]
+    raw = _ranked(_uncalibrated(tagger), sample, most)
     parts = {
         "quality": ("How good is it?", sections.headline(evaluation, seed)),
         "frequency": ("Frequent and rare labels", sections.frequency(evaluation)),
         "coverage": ("Coverage", sections.coverage(evaluation)),
         "calibration": (
             "Do the probabilities hold?",
-            sections.calibration(
-                evaluation, _ranked(_uncalibrated(tagger), sample, most), corpus, calibrated, every
-            ),
+            sections.calibration(evaluation, raw, sample, calibrated),
         ),
         "pareto": ("Precision against the tail", _pareto(tagger, sample, most)),
         "mistakes": (
