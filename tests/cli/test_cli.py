@@ -220,7 +220,7 @@ def test_demo_leaves_something_to_look_at(tmp_path):
         "index.html",
     }
     page = (tmp_path / "demo" / "index.html").read_text()
-    assert "http" not in page  # nothing is fetched from anywhere
+    assert "://" not in page  # nothing is fetched from anywhere
     assert "P@1" in page
 
 

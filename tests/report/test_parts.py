@@ -79,7 +79,7 @@ def test_every_label_of_a_small_tree_is_shown_and_frequent_ones_first():
     html = shown_tree(LabelTree.from_parents([-1, 0, 0, -1, 3]), np.array([1, 5, 9, 2, 3]))
     leaves = re.findall(r"<li>(\d+) <span", html)
     assert leaves == ["2", "1", "0", "4", "3"]
-    assert "R@5 100 %" in html
+    assert "R@5 100&nbsp;%" in html
 
 
 def test_nodes_with_one_child_are_passed_over():

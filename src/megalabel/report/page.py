@@ -182,8 +182,9 @@ def contents(headings: Mapping[str, str]) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A sentence or two."""
-    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+    """A sentence or two, in which no line ends before a percent sign."""
+    shown = escape(text).replace(" %", "&nbsp;%")
+    return f'<p class="{kind}">{shown}</p>' if kind else f"<p>{shown}</p>"
 
 
 def folded(summary: str, content: str) -> str:

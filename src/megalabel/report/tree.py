@@ -78,7 +78,7 @@ class Leaves:
         notes = f"{size}{self._sum(self.train, first, last):,} in training"
         positives = self._sum(self.positives, first, last)
         if positives:
-            notes += f", R@{k} {100 * self._sum(self.hits, first, last) / positives:.0f} %"
+            notes += f", R@{k} {100 * self._sum(self.hits, first, last) / positives:.0f}&nbsp;%"
         return f'{escape(", ".join(names))}{more} <span class="soft">({notes})</span>'
 
     @staticmethod
