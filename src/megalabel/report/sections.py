@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -77,24 +77,27 @@ def _value(name: str, value: float, intervals: dict[str, tuple[float, float]]) -
     return Markup(shown)
 
 
-def frequency(evaluation: Evaluation) -> str:
+Bins: TypeAlias = Mapping[int, Sequence[Mapping[str, Any]]]
+"""By cutoff, the rows of `Evaluation.bins`."""
+
+
+def frequency_bins(evaluation: Evaluation) -> Bins:
+    """What the sections on frequent and rare labels are made of."""
+    return {k: evaluation.bins(k, BINS).to_pylist() for k in evaluation.cutoffs}
+
+
+def _bin_chart(bins: Bins, column: str, name: str, description: str) -> str:
+    bars = {f"@{k}": [100 * row[column] for row in rows] for k, rows in bins.items()}
+    groups = [f"bin {number}" for number in range(1, BINS + 1)]
+    order = f"{description}, in {BINS} bins of labels from the most frequent to the rarest."
+    return f"<figure>{bar_chart(order, name, bars, groups)}</figure>"
+
+
+def frequency(bins: Bins) -> str:
     """What frequent and rare labels add to P@k, and how well each of them do."""
-    cutoffs = evaluation.cutoffs
-    tables = {k: evaluation.bins(k, BINS).to_pylist() for k in cutoffs}
-    groups = [f"bin {row['bin']}" for row in tables[cutoffs[-1]]]
-    chart = bar_chart(
-        f"What the labels of {BINS} bins, from the most frequent to the rarest, add to P@k.",
-        "adds to P@k, %",
-        {f"@{k}": [100 * row["contribution"] for row in rows] for k, rows in tables.items()},
-        groups,
-    )
-    recall = bar_chart(
-        f"Recall of the labels of {BINS} bins, from the most frequent to the rarest.",
-        "recall, %",
-        {f"@{k}": [100 * row["R"] for row in rows] for k, rows in tables.items()},
-        groups,
-    )
-    k = cutoffs[-1]
+    chart = _bin_chart(bins, "contribution", "adds to P@k, %", "What labels add to P@k")
+    recall = _bin_chart(bins, "R", "recall, %", "Recall")
+    k = max(bins)
     rows = [
         [
             f"bin {row['bin']}",
@@ -102,7 +105,7 @@ def frequency(evaluation: Evaluation) -> str:
             f"{row['train'] / max(row['labels'], 1):,.1f}",
             *(f"{100 * row[name]:.2f}" for name in ("contribution", "P", "R", "macro-F1")),
         ]
-        for row in tables[k]
+        for row in bins[k]
     ]
     header = ["", "labels", "in training", "in test", f"hits @{k}", "in training, mean"]
     header += [f"adds to P@{k}", f"P@{k}", f"R@{k}", f"macro-F1@{k}"]
@@ -113,24 +116,18 @@ def frequency(evaluation: Evaluation) -> str:
                 "positives each: bin 1 holds a few frequent labels, the last one most of the "
                 "label set. The bars of a cutoff add up to its P@k."
             ),
-            f'<div class="side"><figure>{chart}</figure><figure>{recall}</figure></div>',
+            f'<div class="side">{chart}{recall}</div>',
             table("Frequency bins, in percent", header, rows),
         ]
     )
 
 
-def coverage(evaluation: Evaluation) -> str:
+def coverage(evaluation: Evaluation, bins: Bins) -> str:
     """How much of the label set is ever answered with, and ever found."""
-    cutoffs = evaluation.cutoffs
-    tables = {k: evaluation.bins(k, BINS).to_pylist() for k in cutoffs}
-    chart = bar_chart(
-        "The share of labels that are found at least once, from the most frequent to the rarest.",
-        "labels found at least once, %",
-        {f"@{k}": [100 * row["coverage"] for row in rows] for k, rows in tables.items()},
-        [f"bin {row['bin']}" for row in tables[cutoffs[-1]]],
-    )
+    name = "labels found at least once, %"
+    chart = _bin_chart(bins, "coverage", name, "The share of labels found at least once")
     rows = []
-    for k in cutoffs:
+    for k in evaluation.cutoffs:
         labels = evaluation.per_label(k)
         tested, answered, found = (
             np.asarray(labels[name]) > 0 for name in ("positives", "predicted", "tp")
@@ -142,8 +139,7 @@ def coverage(evaluation: Evaluation) -> str:
     return "\n".join(
         [
             paragraph("How many different labels the answers reach, in the bins from above."),
-            f'<div class="side"><figure>{chart}</figure>'
-            f"<div>{table('Labels reached', header, rows)}</div></div>",
+            f'<div class="side">{chart}<div>{table("Labels reached", header, rows)}</div></div>',
         ]
     )
 

@@ -89,13 +89,14 @@ def render(
     evaluation = tagger.evaluate(corpus, k=k)
     corpus = corpus.aligned(tagger.labels)
     most = evaluation.cutoffs[-1]
+    bins = sections.frequency_bins(evaluation)
     calibrated = tagger.calibration_ is not None
     sample = corpus[np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(int)]
     raw = _ranked(_uncalibrated(tagger), sample, most)
     parts = {
         "quality": ("How good is it?", sections.headline(evaluation, seed)),
-        "frequency": ("Frequent and rare labels", sections.frequency(evaluation)),
-        "coverage": ("Coverage", sections.coverage(evaluation)),
+        "frequency": ("Frequent and rare labels", sections.frequency(bins)),
+        "coverage": ("Coverage", sections.coverage(evaluation, bins)),
         "calibration": (
             "Do the probabilities hold?",
             sections.calibration(evaluation, raw, sample, calibrated),
