@@ -22,7 +22,7 @@ from megalabel.decision.shortlists import (
     row_blocks,
 )
 from megalabel.errors import ShapeError
-from megalabel.labels import jpv
+from megalabel.labels import PROPENSITIES, PropensityModel, label_propensities
 
 _NAMES = (
     "power-law",
@@ -47,6 +47,8 @@ class Weighted(Shortlisted):
         One offset for each label, with weights that are an array.
     exponent : float
         For "power-law".
+    propensities : str, model or array, optional
+        For "inverse-propensity": as in `labels.label_propensities`; None for the published ones.
     candidates : int
         How many of the most probable labels of a text are considered: weights of rare labels are
         large, and among all labels would find ever more improbable ones.
@@ -70,6 +72,9 @@ class Weighted(Shortlisted):
         "weights": one_of(*_NAMES) | instance(np.ndarray),
         "offsets": one_of(None) | instance(np.ndarray),
         "exponent": number(0),
+        "propensities": one_of(None, *PROPENSITIES)
+        | instance(PropensityModel)
+        | instance(np.ndarray),
         "candidates": integer(1),
         "budget": BUDGET,
     }
@@ -83,12 +88,14 @@ class Weighted(Shortlisted):
         offsets: np.ndarray | None = None,
         *,
         exponent: float = 0.5,
+        propensities: Any = None,
         candidates: int = 100,
         budget: str = "exactly",
     ) -> None:
         self.weights = weights
         self.offsets = offsets
         self.exponent = exponent
+        self.propensities = propensities
         self.candidates = candidates
         self.budget = budget
 
@@ -126,7 +133,9 @@ class Weighted(Shortlisted):
         self, counts: np.ndarray, n: float, offsets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.weights == "inverse-propensity":
-            return 1 / jpv(np.minimum(counts, n), max(1, int(n))), offsets
+            return 1 / label_propensities(
+                self.propensities, np.minimum(counts, n), max(1, int(n))
+            ), offsets
         # labels never seen, and those seen on every text, have finite weights too
         prior = np.clip(counts / max(n, 1), 1 / (n + 1), n / (n + 1))
         if self.weights == "power-law":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -142,9 +141,6 @@ def _ranked(tagger: Tagger, corpus: Corpus, k: int) -> Ranking:
 def _pareto(tagger: Tagger, corpus: Corpus, k: int) -> str:
     if tagger.calibration_ is None:
         return paragraph("Choices between precision and a tail metric need a calibrated model.")
-    curve: Callable[..., Any] | None = getattr(decision, "pareto", None)
-    if curve is None:
-        return paragraph("This version of megalabel does not choose between these two.")
     candidates = min(max(CANDIDATES, k), len(tagger.labels))
-    found = curve(_ranked(tagger, corpus, candidates), min(k, candidates), truth=corpus)
+    found = decision.pareto(_ranked(tagger, corpus, candidates), min(k, candidates), truth=corpus)
     return sections.pareto(found.points, found.metric, found.k, len(corpus), candidates)

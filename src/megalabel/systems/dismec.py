@@ -16,7 +16,7 @@ def dismec(
     weighting: str | None = None,
     propensities: Any = None,
     eps: float = 0.01,
-    prune: float = 0.06,
+    prune: float = 0.055,
     precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = True,
