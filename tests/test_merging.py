@@ -195,7 +195,7 @@ def test_trees_that_cannot_be_joined(shop):
 
 @pytest.mark.parametrize("own", [np.linspace(0.1, 1, 101), Jpv(0.6, 2.6), "jpv-amazon"])
 def test_propensities_of_the_parts_are_those_of_all(shop, own, tmp_path):
-    options = {"weighting": "propensity", "precision": "float32"}
+    options = {"weighting": "propensity", "precision": "float32", "calibrate": False}
     fitted, start = [], 0
     for number, part in enumerate(shards(shop, 2)):
         p = own[start : start + len(part.labels)] if isinstance(own, np.ndarray) else own
