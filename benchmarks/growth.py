@@ -94,7 +94,9 @@ def measured(labels: int, texts: int, system: str, settings: list[str]) -> Row:
     watch.over(training, "train", "training")
     watch.over(chunks.ChunkedWeights, "build", "chunks")
     parameters = dict(setting.split("=", 1) for setting in settings)
-    tagger = systems.create(system, **{key: json.loads(v) for key, v in parameters.items()})
+    tagger = systems.create(
+        system, **{"calibrate": False} | {k: json.loads(v) for k, v in parameters.items()}
+    )
     train, held_out = watch.call("corpus", corpora, labels, texts)
     in_corpus = peak()
     cpu = time.process_time()

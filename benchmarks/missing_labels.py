@@ -80,7 +80,7 @@ def raw(data: Path) -> Iterator[Row]:
     """P PSP PSP-raw"""
     for name in ("eurlex-titles", "debian-depends", "gutenberg-lcsh", "wordnet-hypernyms"):
         train, test = train_and_test(data / name)
-        ranking = systems.create("xr-linear").fit(train).rank(test, max(K))
+        ranking = systems.create("xr-linear", calibrate=False).fit(train).rank(test, max(K))
         counts = np.pad(train.label_counts, (0, len(test.labels) - len(train.labels)))
         for model in PROPENSITIES:
             p = label_propensities(model, counts, len(train))
@@ -96,7 +96,8 @@ def head(data: Path) -> Iterator[Row]:
         order = np.argsort(-train.label_counts, kind="stable")
         for share in (1.0, 0.2, 0.1, 0.05):
             kept = np.sort(order[: round(share * len(order))])
-            ranking = systems.create("xr-linear").fit(train.with_labels(kept)).rank(test, max(K))
+            tagger = systems.create("xr-linear", calibrate=False).fit(train.with_labels(kept))
+            ranking = tagger.rank(test, max(K))
             ids = np.append(kept, len(train.labels))[ranking.ids]
             ranking = Ranking(ids, ranking.scores, train.labels)
             title = f"{name}, {len(kept):,} labels"

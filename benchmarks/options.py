@@ -23,7 +23,7 @@ Made = Iterator[tuple[str, Callable[[], Tagger]]]
 
 
 def fit(train: Corpus, system: str, **options: Any) -> Callable[[], Tagger]:
-    return lambda: systems.create(system, **options).fit(train)
+    return lambda: systems.create(system, calibrate=False, **options).fit(train)
 
 
 def vectors(train: Corpus) -> Made:
@@ -61,7 +61,7 @@ def shards(train: Corpus) -> Made:
 
 def pruning(train: Corpus) -> Made:
     """One model, made smaller after training."""
-    model = systems.create("dismec", prune=0.01).fit(train)
+    model = systems.create("dismec", prune=0.01, calibrate=False).fit(train)
     yield "dismec, prune=0.01", lambda: model
     for threshold in (0.05, 0.1, 0.2, 0.3):
         yield f"threshold={threshold}", partial(model.prune, threshold)
