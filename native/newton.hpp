@@ -8,6 +8,8 @@
 // weight like the others. Newton steps come from conjugate gradients whose Hessian products touch
 // only rows with curvature, for the squared hinge those inside some lane's margin. One thread
 // solves a block, so that results do not depend on the number of threads.
+// A label with few rows inside its margin steps alone, over those, as hardly any other label has a
+// slope in the same rows.
 #pragma once
 
 #include <algorithm>
@@ -18,41 +20,15 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <numeric>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
+#include "lanes.hpp"
 #include "parallel.hpp"
+#include "rows.hpp"
 
 namespace megalabel::newton {
-
-inline constexpr std::size_t lanes = 16;
-// A value for each lane: one register with AVX-512, two with AVX2.
-typedef float Vector __attribute__((vector_size(lanes * sizeof(float)), aligned(4), may_alias));
-typedef std::int32_t Integers
-    __attribute__((vector_size(lanes * sizeof(std::int32_t)), aligned(4), may_alias));
-using Lanes = std::array<double, lanes>;
-using Factors = std::array<float, lanes>;
-
-// Memory in which no Vector straddles two cache lines.
-template <class T>
-struct Aligned {
-    using value_type = T;
-    Aligned() = default;
-    template <class U>
-    Aligned(const Aligned<U>&) {}
-    T* allocate(std::size_t n) {
-        return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(sizeof(Vector))));
-    }
-    void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(sizeof(Vector))); }
-    bool operator==(const Aligned&) const { return true; }
-};
-using Buffer = std::vector<float, Aligned<float>>;
-
-inline Vector* vectors(float* p) { return reinterpret_cast<Vector*>(p); }
-inline const Vector* vectors(const float* p) { return reinterpret_cast<const Vector*>(p); }
 
 enum class Loss { squared_hinge, logistic };
 
@@ -64,251 +40,6 @@ struct Options {
     int max_newton = 100;
     int max_products = 50;  // of conjugate gradients for one step
 };
-
-// Rows and features of one group of labels, renumbered so that both are without gaps; features
-// that many rows have come first, where they share cache lines. The first `dense` columns, such as
-// those of an embedding, are stored for every row, without column numbers.
-struct Rows {
-    std::size_t dense = 0;
-    std::vector<float> block;  // size x dense
-    std::vector<std::int64_t> starts{0};
-    // One of the two: 16 bits where they are enough, as the solver waits for memory more than for
-    // anything else.
-    std::vector<std::int32_t> columns;
-    std::vector<std::uint16_t> narrow;
-    std::span<const float> values;       // kept by whoever made the rows
-    std::vector<std::int32_t> features;  // the original number of each column
-
-    std::size_t size() const { return starts.size() - 1; }
-    std::size_t width() const { return features.size(); }
-    const float* dense_row(std::size_t i) const { return block.data() + i * dense; }
-
-    // Calls f with a pointer to the columns, of whichever type.
-    template <class F>
-    void with_columns(const F& f) const {
-        if (columns.empty())
-            f(narrow.data());
-        else
-            f(columns.data());
-    }
-};
-
-// out[r] = <x_row, w> for every listed row and lane; the bias weight comes last in w.
-template <class Column>
-MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, float bias,
-                                      const float* weights, float* out) {
-    const Vector* w = vectors(weights);
-    const Vector start = bias * w[x.width()];
-    const float* values = x.values.data();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        Vector even = start, odd = {};
-        std::int64_t e = x.starts[i];
-        const std::int64_t end = x.starts[i + 1];
-        for (; e + 1 < end; e += 2) {
-            even += values[e] * w[columns[e]];
-            odd += values[e + 1] * w[columns[e + 1]];
-        }
-        if (e < end) even += values[e] * w[columns[e]];
-        vectors(out)[i] = even + odd;
-    }
-    // four rows for each load of weights
-    for (std::size_t i = 0; x.dense && i < x.size(); i += 4) {
-        const float* row[4];
-        Vector sums[4] = {};
-        for (std::size_t r = 0; r < 4; ++r) row[r] = x.dense_row(std::min(i + r, x.size() - 1));
-        for (std::size_t j = 0; j < x.dense; ++j)
-            for (std::size_t r = 0; r < 4; ++r) sums[r] += row[r][j] * w[j];
-        for (std::size_t r = 0; r < 4 && i + r < x.size(); ++r) vectors(out)[i + r] += sums[r];
-    }
-}
-
-// out += X' coefficients over those listed rows that have a slope in a wanted lane (a bit each);
-// coefficients are in the order of the list.
-template <class Column>
-MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bias,
-                                 const std::int32_t* rows, std::size_t count,
-                                 const std::uint16_t* sloped, std::uint16_t wanted,
-                                 const float* coefficients, float* out) {
-    Vector* o = vectors(out);
-    Vector offset = {};
-    for (std::size_t r = 0; r < count; ++r) {
-        if (!(sloped[r] & wanted)) continue;
-        const Vector c = vectors(coefficients)[r];
-        offset += bias * c;
-        const float* dense = x.dense_row(rows[r]);
-        for (std::size_t j = 0; j < x.dense; ++j) o[j] += dense[j] * c;
-        for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
-            o[columns[e]] += x.values[e] * c;
-    }
-    o[x.width()] += offset;
-}
-
-// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache.
-template <class Column>
-MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float bias,
-                                     const std::int32_t* rows, std::size_t count,
-                                     const std::uint16_t* sloped, std::uint16_t wanted,
-                                     const float* curvature, const float* direction, float* out) {
-    const Vector* d = vectors(direction);
-    Vector* o = vectors(out);
-    const Vector start = bias * d[x.width()];
-    Vector offset = {};
-    const float* values = x.values.data();
-    for (std::size_t r = 0; r < count; ++r) {
-        if (!(sloped[r] & wanted)) continue;
-        const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
-        Vector even = start, odd = {};
-        std::int64_t e = begin;
-        for (; e + 1 < end; e += 2) {
-            even += values[e] * d[columns[e]];
-            odd += values[e + 1] * d[columns[e + 1]];
-        }
-        if (e < end) even += values[e] * d[columns[e]];
-        const float* dense = x.dense_row(rows[r]);
-        std::size_t j = 0;
-        for (; j + 1 < x.dense; j += 2) {
-            even += dense[j] * d[j];
-            odd += dense[j + 1] * d[j + 1];
-        }
-        if (j < x.dense) even += dense[j] * d[j];
-        const Vector c = (even + odd) * vectors(curvature)[r];
-        offset += bias * c;
-        for (j = 0; j < x.dense; ++j) o[j] += dense[j] * c;
-        for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
-    }
-    o[x.width()] += offset;
-}
-
-// <a, b> over n places, and out += c * a.
-__attribute__((always_inline)) inline float dense_product(const float* a, const float* b,
-                                                          std::size_t n) {
-    Vector sums = {};
-    std::size_t j = 0;
-    for (; j + lanes <= n; j += lanes) sums += *vectors(a + j) * *vectors(b + j);
-    float sum = 0;
-    for (; j < n; ++j) sum += a[j] * b[j];
-    for (std::size_t k = 0; k < lanes; ++k) sum += sums[k];
-    return sum;
-}
-
-__attribute__((always_inline)) inline void add_dense(const float* a, std::size_t n, float c,
-                                                     float* out) {
-    std::size_t j = 0;
-    for (; j + lanes <= n; j += lanes) *vectors(out + j) += c * *vectors(a + j);
-    for (; j < n; ++j) out[j] += c * a[j];
-}
-
-// The same two for one label, whose vectors lie along: out += X' coefficients, and
-// out += X' diag(curvature) X direction, over its own rows.
-template <class Column>
-MEGALABEL_CLONES inline void add_alone(const Rows& x, const Column* columns, float bias,
-                                       std::span<const std::int32_t> rows,
-                                       const float* coefficients, float* out) {
-    const float* values = x.values.data();
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        const float c = coefficients[r];
-        add_dense(x.dense_row(rows[r]), x.dense, c, out);
-        const std::int64_t end = x.starts[rows[r] + 1];
-        for (std::int64_t e = x.starts[rows[r]]; e < end; ++e) out[columns[e]] += values[e] * c;
-        out[x.width()] += bias * c;
-    }
-}
-
-template <class Column>
-MEGALABEL_CLONES inline void hessian_alone(const Rows& x, const Column* columns, float bias,
-                                           std::span<const std::int32_t> rows,
-                                           const float* curvature, const float* direction,
-                                           float* out) {
-    const float* values = x.values.data();
-    const float start = bias * direction[x.width()];
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
-        float sums[4] = {start, 0, 0, 0};
-        std::int64_t e = begin;
-        for (; e + 3 < end; e += 4)
-            for (int j = 0; j < 4; ++j) sums[j] += values[e + j] * direction[columns[e + j]];
-        for (; e < end; ++e) sums[0] += values[e] * direction[columns[e]];
-        const float* dense = x.dense_row(rows[r]);
-        const float c =
-            ((sums[0] + sums[1]) + (sums[2] + sums[3]) + dense_product(dense, direction, x.dense)) *
-            curvature[r];
-        add_dense(dense, x.dense, c, out);
-        for (e = begin; e < end; ++e) out[columns[e]] += values[e] * c;
-        out[x.width()] += bias * c;
-    }
-}
-
-// Sums of a * b over n places for every lane; in double every 64 places.
-MEGALABEL_CLONES inline void dot(const float* a, const float* b, std::size_t n, double* out) {
-    double sum[lanes] = {};
-    for (std::size_t j = 0; j < n; j += 64) {
-        Vector part = {};
-        for (std::size_t q = j; q < std::min(n, j + 64); ++q) part += vectors(a)[q] * vectors(b)[q];
-        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
-    }
-    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
-}
-
-// y += a * x over n places, a different a for every lane.
-MEGALABEL_CLONES inline void add_scaled(const float* a, const float* x, float* y, std::size_t n) {
-    const Vector factor = *vectors(a);
-    for (std::size_t q = 0; q < n; ++q) vectors(y)[q] += factor * vectors(x)[q];
-}
-
-// One step of conjugate gradients over n places: s += a d and r -= a p, and the products that the
-// stopping rule needs, s.r, s.g and r.r.
-MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, const float* g,
-                                     float* s, float* r, std::size_t n, double* sr, double* sg,
-                                     double* rr) {
-    const Vector factor = *vectors(a);
-    double sums[3][lanes] = {};
-    for (std::size_t j = 0; j < n; j += 64) {
-        Vector part_sr = {}, part_sg = {}, part_rr = {};
-        for (std::size_t q = j; q < std::min(n, j + 64); ++q) {
-            const Vector step = vectors(s)[q] + factor * vectors(d)[q];
-            const Vector rest = vectors(r)[q] - factor * vectors(p)[q];
-            vectors(s)[q] = step;
-            vectors(r)[q] = rest;
-            part_sr += step * rest;
-            part_sg += step * vectors(g)[q];
-            part_rr += rest * rest;
-        }
-        for (std::size_t k = 0; k < lanes; ++k) {
-            sums[0][k] += part_sr[k];
-            sums[1][k] += part_sg[k];
-            sums[2][k] += part_rr[k];
-        }
-    }
-    for (std::size_t k = 0; k < lanes; ++k)
-        sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
-}
-
-// d = r + b * d, and p = d, where the next product starts from (the ridge's part of it).
-MEGALABEL_CLONES inline void turn(const float* r, const float* b, float* d, float* p,
-                                  std::size_t n) {
-    const Vector factor = *vectors(b);
-    for (std::size_t q = 0; q < n; ++q)
-        vectors(p)[q] = vectors(d)[q] = vectors(r)[q] + factor * vectors(d)[q];
-}
-
-// exp(x) for x <= 0, to a few units in the last place: 2^n e^r with |r| <= ln(2)/2.
-__attribute__((always_inline)) inline void exp_negative(Vector& x) {
-    x = x < -87.f ? Vector{} - 87.f : x;
-    const Vector scaled = x * 1.44269504f - 0.5f;
-    const Integers n = __builtin_convertvector(scaled, Integers);  // towards zero: rounds x to even
-    const Vector whole = __builtin_convertvector(n, Vector);
-    const Vector r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    Vector p = 1.9875691500e-4f * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.f;
-    const Integers bits = (n + 127) << 23;
-    Vector power;
-    std::memcpy(&power, &bits, sizeof power);
-    x = p * power;
-}
 
 // Loss, slope and curvature of one row in every lane, given margins and signed costs: `cost` of
 // the row's class, `sign` 1 or -1.

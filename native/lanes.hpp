@@ -1,0 +1,114 @@
+// Values of many labels side by side, a lane each, and what is done to arrays of them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "parallel.hpp"
+
+namespace megalabel::newton {
+
+inline constexpr std::size_t lanes = 16;
+// A value for each lane: one register with AVX-512, two with AVX2.
+typedef float Vector __attribute__((vector_size(lanes * sizeof(float)), aligned(4), may_alias));
+typedef std::int32_t Integers
+    __attribute__((vector_size(lanes * sizeof(std::int32_t)), aligned(4), may_alias));
+using Lanes = std::array<double, lanes>;
+using Factors = std::array<float, lanes>;
+
+// Memory in which no Vector straddles two cache lines.
+template <class T>
+struct Aligned {
+    using value_type = T;
+    Aligned() = default;
+    template <class U>
+    Aligned(const Aligned<U>&) {}
+    T* allocate(std::size_t n) {
+        return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(sizeof(Vector))));
+    }
+    void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(sizeof(Vector))); }
+    bool operator==(const Aligned&) const { return true; }
+};
+using Buffer = std::vector<float, Aligned<float>>;
+
+inline Vector* vectors(float* p) { return reinterpret_cast<Vector*>(p); }
+inline const Vector* vectors(const float* p) { return reinterpret_cast<const Vector*>(p); }
+
+// Sums of a * b over n places for every lane; in double every 64 places.
+MEGALABEL_CLONES inline void dot(const float* a, const float* b, std::size_t n, double* out) {
+    double sum[lanes] = {};
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part = {};
+        for (std::size_t q = j; q < std::min(n, j + 64); ++q) part += vectors(a)[q] * vectors(b)[q];
+        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
+    }
+    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
+}
+
+// y += a * x over n places, a different a for every lane.
+MEGALABEL_CLONES inline void add_scaled(const float* a, const float* x, float* y, std::size_t n) {
+    const Vector factor = *vectors(a);
+    for (std::size_t q = 0; q < n; ++q) vectors(y)[q] += factor * vectors(x)[q];
+}
+
+// One step of conjugate gradients over n places: s += a d and r -= a p, and the products that the
+// stopping rule needs, s.r, s.g and r.r.
+MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, const float* g,
+                                     float* s, float* r, std::size_t n, double* sr, double* sg,
+                                     double* rr) {
+    const Vector factor = *vectors(a);
+    double sums[3][lanes] = {};
+    for (std::size_t j = 0; j < n; j += 64) {
+        Vector part_sr = {}, part_sg = {}, part_rr = {};
+        for (std::size_t q = j; q < std::min(n, j + 64); ++q) {
+            const Vector step = vectors(s)[q] + factor * vectors(d)[q];
+            const Vector rest = vectors(r)[q] - factor * vectors(p)[q];
+            vectors(s)[q] = step;
+            vectors(r)[q] = rest;
+            part_sr += step * rest;
+            part_sg += step * vectors(g)[q];
+            part_rr += rest * rest;
+        }
+        for (std::size_t k = 0; k < lanes; ++k) {
+            sums[0][k] += part_sr[k];
+            sums[1][k] += part_sg[k];
+            sums[2][k] += part_rr[k];
+        }
+    }
+    for (std::size_t k = 0; k < lanes; ++k)
+        sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
+}
+
+// d = r + b * d, and p = d, where the next product starts from (the ridge's part of it).
+MEGALABEL_CLONES inline void turn(const float* r, const float* b, float* d, float* p,
+                                  std::size_t n) {
+    const Vector factor = *vectors(b);
+    for (std::size_t q = 0; q < n; ++q)
+        vectors(p)[q] = vectors(d)[q] = vectors(r)[q] + factor * vectors(d)[q];
+}
+
+// exp(x) for x <= 0, to a few units in the last place: 2^n e^r with |r| <= ln(2)/2.
+__attribute__((always_inline)) inline void exp_negative(Vector& x) {
+    x = x < -87.f ? Vector{} - 87.f : x;
+    const Vector scaled = x * 1.44269504f - 0.5f;
+    const Integers n = __builtin_convertvector(scaled, Integers);  // towards zero: rounds x to even
+    const Vector whole = __builtin_convertvector(n, Vector);
+    const Vector r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    Vector p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.f;
+    const Integers bits = (n + 127) << 23;
+    Vector power;
+    std::memcpy(&power, &bits, sizeof power);
+    x = p * power;
+}
+
+}  // namespace megalabel::newton
