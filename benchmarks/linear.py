@@ -53,6 +53,7 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named syst
     "dismec": ("dismec", {}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
+    "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),
     "xr-linear, matcher": ("xr-linear", {"arity": 32, "negatives": "teacher+matcher"}),
     "parabel": ("parabel", {}),
     "bonsai": ("bonsai", {}),
