@@ -117,10 +117,10 @@ class _Job:
         labels = self.corpus.labels
         model = sum(cost.model for cost in costs)
         rows, width = self.X.shape
-        # the vectors, those without the texts that calibrate, a copy of the rows of the largest
-        # group, each thread's buffers
-        copies = 4 if self.tagger.held_out(rows) else 3
-        memory = copies * (8 * self.X.nnz + 8 * rows) + 24 * self.Y.nnz
+        # the vectors, those without the texts that calibrate, the columns of all rows as the solver
+        # numbers them, each thread's buffers
+        each = 8 * (1 + bool(self.tagger.held_out(rows))) + (2 if width <= 2**16 else 4)
+        memory = each * self.X.nnz + 32 * rows + 24 * self.Y.nnz
         solvers = min(blocks, megalabel.get_threads())
         memory += solvers * training.LANES * 4 * (6 * (width + 1) + 4 * rows)
         # the weights as they are trained, put together, and stored
