@@ -34,7 +34,6 @@ from megalabel.calibration import METHODS
 from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import canonical
-from megalabel.data.strings import strings
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Precomputed, Tfidf
@@ -359,7 +358,7 @@ class Tagger(Component):
         """The k best labels of each text as the classifier scores them."""
         # texts as they are: making a corpus takes longer than ranking a single text
         texts = isinstance(X, list) and bool(X) and isinstance(X[0], str)
-        inputs = strings(X) if texts else _as_inputs(X)
+        inputs = X if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
             return self.classifier_.rank(self.features_.transform(inputs), k)
         parts = []

@@ -25,6 +25,7 @@ PRECISIONS = ("float32", "float16", "int8")
 # Numbered as in native/beam.hpp.
 POSTPROCESSORS = ("l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "noop")
 NO_SCALES = np.zeros(0, np.float32)
+_COUNT, _NUMBER = integer(1), number()  # made once, as they are asked with every query
 SECTION = 2**16  # as in native/chunks.hpp
 
 
@@ -320,7 +321,7 @@ def beam_search(
     ([[1, 2]], [[1.0, 1.0]])
     """
     for name, value in (("k", k), ("beam", beam)):
-        if not integer(1).accepts(value):
+        if not _COUNT.accepts(value):
             raise ParameterError(f"{name} must be an integer of at least 1, not {value!r}")
     if post not in POSTPROCESSORS:
         raise ParameterError(f"post must be {one_of(*POSTPROCESSORS).expected}, not {post!r}")
@@ -407,6 +408,6 @@ def _queries(X: Matrix, level: ChunkedWeights) -> Any:
 
 
 def _bias(bias: float) -> float:
-    if not number().accepts(bias):
+    if not _NUMBER.accepts(bias):
         raise ParameterError(f"bias must be a number, not {bias!r}")
     return float(bias)

@@ -13,6 +13,8 @@ from megalabel.data import LabelSet, Ranking
 from megalabel.data.corpus import canonical
 from megalabel.errors import DataError, ParameterError, ShapeError
 
+_COUNT = integer(1)  # made once, as it is asked with every query
+
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
@@ -163,6 +165,6 @@ def check_width(classifier: Classifier, X: Matrix, width: int) -> None:
 
 def clamped(k: int, n: int) -> int:
     """k, but at most n; a ParameterError unless it is an integer of at least 1."""
-    if not integer(1).accepts(k):
+    if not _COUNT.accepts(k):
         raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
     return min(int(k), n)
