@@ -169,7 +169,9 @@ class InvertedIndex(Component):
         answers = []
         for begin in range(0, queries.shape[0], block):
             part = queries[begin : begin + block]
-            products = part @ self.vectors_.T
+            # all values are finite: kernels of BLAS may raise the flag over what pads their tiles
+            with np.errstate(invalid="ignore"):
+                products = part @ self.vectors_.T
             if len(own):
                 products[np.arange(len(part)), own[begin : begin + block]] = -np.inf
             margin = error * np.linalg.norm(part.astype(np.float64), axis=1, keepdims=True)
