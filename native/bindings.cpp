@@ -112,6 +112,30 @@ text::Analysis analysis_of(const AnalysisNumbers& n) {
             std::get<5>(n)};
 }
 
+// The UTF-8 of a list of strings, one after another, and where each begins.
+nb::tuple encode_texts(nb::handle values) {
+    auto items = nb::steal(PySequence_Fast(values.ptr(), "expected a list of strings"));
+    if (!items.is_valid()) nb::raise_python_error();
+    const auto n = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+    std::vector<std::int64_t> offsets(n + 1);
+    std::vector<std::uint8_t> data;
+    for (std::size_t i = 0; i < n; ++i) {
+        PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), i);
+        if (!PyUnicode_Check(item)) throw nb::type_error("expected a string");
+        if (PyUnicode_IS_COMPACT_ASCII(item)) {
+            const std::uint8_t* begin = PyUnicode_1BYTE_DATA(item);
+            data.insert(data.end(), begin, begin + PyUnicode_GET_LENGTH(item));
+        } else {  // not PyUnicode_AsUTF8, which would keep a copy in the string
+            auto utf8 = nb::steal<nb::bytes>(PyUnicode_AsUTF8String(item));
+            if (!utf8.is_valid()) nb::raise_python_error();
+            data.insert(data.end(), utf8.c_str(), utf8.c_str() + utf8.size());
+        }
+        offsets[i + 1] = static_cast<std::int64_t>(data.size());
+        if ((i + 1) % (1 << 16) == 0) raise_pending_signal();
+    }
+    return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(std::move(data)));
+}
+
 template <class T>
 Out<T> to_numpy(text::Buffer<T>&& values) {
     std::size_t size = values.size;
@@ -375,6 +399,11 @@ NB_MODULE(_native, m) {
         },
         "pieces"_a, "seconds"_a, "fail_at"_a = -1);
 
+    // --- rows and what is ranked in them (ranked.hpp)
+    m.def("all_finite", [](In<float> values) {
+        return without_gil([&] { return megalabel::all_finite(span(values)); });
+    });
+
     // --- sparse text formats (sparse_text.hpp)
     m.def(
         "parse_sparse_text",
@@ -423,6 +452,7 @@ NB_MODULE(_native, m) {
 
     // --- text to vectors (vectorizer.hpp)
     m.attr("UNICODE_VERSION") = megalabel::unicode::kVersion;
+    m.def("encode_texts", &encode_texts);
     m.def("analyse", [](TextArrays texts, AnalysisNumbers how, LookupArrays stop) {
         auto [offsets, data] = without_gil(
             [&] { return text::analyse(strings_of(texts), analysis_of(how), lookup_of(stop)); });

@@ -58,17 +58,25 @@ struct Terms {
 };
 
 // Memory that goes back to the system as soon as it is freed, which malloc does not promise: pieces
-// are freed one by one while the matrix they go into grows.
+// are freed one by one while the matrix they go into grows. The few cells of a query or two come
+// from malloc, as fresh pages would take longer than the query.
 template <class T>
 struct PageAllocator {
     using value_type = T;
+    static constexpr std::size_t kFew = (1 << 16) / sizeof(T);
     T* allocate(std::size_t n) {
+        if (n <= kFew) return std::allocator<T>{}.allocate(n);
         void* pages = ::mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (pages == MAP_FAILED) throw std::bad_alloc();
         return static_cast<T*>(pages);
     }
-    void deallocate(T* p, std::size_t n) noexcept { ::munmap(p, n * sizeof(T)); }
+    void deallocate(T* p, std::size_t n) noexcept {
+        if (n <= kFew)
+            std::allocator<T>{}.deallocate(p, n);
+        else
+            ::munmap(p, n * sizeof(T));
+    }
     bool operator==(const PageAllocator&) const = default;
 };
 

@@ -170,12 +170,12 @@ class ThreadPool {
     };
 
     void run(const std::shared_ptr<Job>& job, int helpers) {
-        {
+        if (helpers > 0) {
             std::lock_guard lock(mutex_);
             hire(helpers);
             queue_.insert(queue_.end(), static_cast<std::size_t>(helpers), job);
+            wake_.notify_all();
         }
-        wake_.notify_all();
         const bool signals = pthread_equal(pthread_self(), signal_thread);
         auto handle_signals = [&] {
             if (!signals) return;
@@ -201,7 +201,7 @@ class ThreadPool {
             handle_signals();
         }
         inside_body() = false;
-        {
+        if (helpers > 0) {
             // Helpers that never started must not find the job later.
             std::lock_guard lock(mutex_);
             std::erase(queue_, job);

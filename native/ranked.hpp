@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,6 +17,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "parallel.hpp"
 
 namespace megalabel {
 
@@ -49,6 +53,22 @@ struct SparseRows {
         return column;
     }
 };
+
+MEGALABEL_CLONES inline bool all_finite(const float* values, std::size_t n) {
+    bool finite = true;
+    for (std::size_t i = 0; i < n; ++i)
+        finite &= std::abs(values[i]) <= std::numeric_limits<float>::max();
+    return finite;
+}
+
+// Whether no value is infinite or not a number.
+inline bool all_finite(std::span<const float> values) {
+    std::atomic<bool> finite{true};
+    parallel_for(values.size(), 1 << 20, [&](std::size_t begin, std::size_t end) {
+        if (!all_finite(values.data() + begin, end - begin)) finite = false;
+    });
+    return finite;
+}
 
 // Ranked results for n rows, k each; unused places hold `none` and -infinity.
 struct Ranked {

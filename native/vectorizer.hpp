@@ -249,8 +249,12 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
     if (indptr.empty() || indices.size() != values.size() || indptr.front() != 0 ||
         indptr.back() != static_cast<std::int64_t>(values.size()))
         throw std::invalid_argument("not the arrays of a CSR matrix");
-    std::vector<double> tf(64);
-    for (std::size_t i = 1; i < tf.size(); ++i) tf[i] = 1 + std::log(static_cast<double>(i));
+    static const std::vector<double> tf = [] {
+        std::vector<double> values(64);
+        for (std::size_t i = 1; i < values.size(); ++i)
+            values[i] = 1 + std::log(static_cast<double>(i));
+        return values;
+    }();
     auto frequency = [&](float count) -> double {
         if (binary) return 1;
         if (!sublinear) return count;

@@ -182,7 +182,10 @@ class Component:
     def fitted(self) -> bool:
         """Whether anything has been learned."""
         # backwards, as what was learned came last: this is asked with every query
-        return any(k.endswith("_") and not k.startswith("_") for k in reversed(vars(self)))
+        for name in reversed(vars(self)):
+            if name[-1] == "_" and name[0] != "_":
+                return True
+        return False
 
     def check_fitted(self) -> None:
         """Raise a NotFittedError unless fit has been called."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
+from megalabel import _native
 from megalabel.data.labelset import LabelSet
 from megalabel.data.strings import strings
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
@@ -25,7 +26,7 @@ def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
     if not result.has_canonical_format:
         result = result.copy()  # sorting works in place, and the arrays may be the caller's
         result.sum_duplicates()
-    if not np.isfinite(result.data).all():
+    if not _native.all_finite(result.data):
         row = int(
             np.searchsorted(result.indptr, np.flatnonzero(~np.isfinite(result.data))[0], "right")
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from megalabel import _native
 from megalabel.errors import DataError
 
 
@@ -26,11 +27,11 @@ def strings(values: Any) -> pa.LargeStringArray:
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if isinstance(values, list | tuple):
-        return _encoded(values)
+        return from_arrays(*encoded(values))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # no chunks at all
-            return _encoded([])
+            return from_arrays(*encoded([]))
     if not isinstance(values, pa.Array):
         try:
             values = pa.array(values, pa.large_string())
@@ -46,23 +47,29 @@ def strings(values: Any) -> pa.LargeStringArray:
     return values
 
 
-def _encoded(values: list[str] | tuple[str, ...]) -> pa.LargeStringArray:
-    # by hand rather than by pa.array, whose first call imports pandas where that is installed
+def encoded(values: list[str] | tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and UTF-8 bytes of a list of strings.
+
+    Examples
+    --------
+    >>> offsets, data = encoded(["a", "bc"])
+    >>> offsets.tolist(), data.tobytes()
+    ([0, 1, 3], b'abc')
+    """
+    # not by pa.array, whose first call imports pandas where that is installed
     try:
-        parts = [value.encode() for value in values]
+        offsets, data = _native.encode_texts(values)
     except UnicodeEncodeError as error:
         where = next(i for i, value in enumerate(values) if value == error.object)
         raise DataError(
             f"the text at position {where} holds a lone surrogate, "
             f"{error.object[error.start]!r}, which has no UTF-8 form"
         ) from None
-    except AttributeError:
+    except TypeError:
         where = next(i for i, value in enumerate(values) if not isinstance(value, str))
         found = "nothing" if values[where] is None else repr(values[where])[:80]
         raise DataError(f"expected a string at position {where}, found {found}") from None
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-    return from_arrays(offsets, np.frombuffer(b"".join(parts), np.uint8))
+    return offsets, data
 
 
 def to_arrays(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:

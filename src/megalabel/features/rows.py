@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,16 +14,32 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 NORMS = {None: 0, "l1": 1, "l2": 2}  # as the native core numbers them
+_MOST_ENTRIES = np.iinfo(np.int32).max
 NO_WEIGHTS = np.zeros(0, np.float32)
 
 
 def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, columns: int) -> csr_matrix:
-    """The matrix over arrays whose columns rise within each row; no copy of data and indices."""
-    if len(data) <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32, copy=False)  # scipy wants both of one type
-    matrix = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
-    matrix.has_canonical_format = True
+    """The matrix over arrays of the native core; no copy of data and indices.
+
+    Columns must rise within each row. That is not looked at, nor is anything else: SciPy's checks
+    of a single row would take longer than to make it.
+    """
+    if len(data) > _MOST_ENTRIES:  # scipy wants indptr and indices of one type
+        matrix = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+        matrix.has_canonical_format = True
+        return matrix
+    matrix = csr_matrix.__new__(csr_matrix)
+    vars(matrix).update(_attributes(len(indptr) - 1, columns))
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32, copy=False)
     return matrix
+
+
+@lru_cache(maxsize=16)
+def _attributes(rows: int, columns: int) -> dict[str, Any]:
+    """What a matrix of that shape consists of besides its arrays."""
+    matrix = csr_matrix((rows, columns), dtype=np.float32)
+    matrix.has_canonical_format = True
+    return {k: v for k, v in vars(matrix).items() if k not in ("data", "indices", "indptr")}
 
 
 def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:

@@ -12,9 +12,9 @@ from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
 from megalabel.base import Featurizer, boolean, instance, integer, number, one_of, sequence_of
-from megalabel.data.strings import from_arrays, to_arrays
+from megalabel.data.strings import encoded, from_arrays, to_arrays
 from megalabel.errors import DataError, ParameterError
-from megalabel.features.inputs import text_batches, texts_in_memory
+from megalabel.features.inputs import TextArrays, text_batches, texts_in_memory
 from megalabel.features.rows import NO_WEIGHTS, NORMS, csr_of
 
 UNITS = {"word": 0, "char": 1, "char_wb": 2}
@@ -163,8 +163,8 @@ class Tfidf(Featurizer):
         n_texts, runs = 0, list[TermArrays]()
         text_counts = self._column_counts(())
         for texts in text_batches(inputs):
-            n_texts += len(texts)
-            arrays = to_arrays(self._normalised(texts))
+            arrays = self._normalised(texts)
+            n_texts += len(arrays[0]) - 1
             if self.hashing is None:
                 runs.append(_native.count_terms(arrays, *how))
                 # each run is at most half of the one before, so few terms are merged many times
@@ -192,13 +192,14 @@ class Tfidf(Featurizer):
                 )
             return self.fit(inputs).transform(inputs)
         how = self._settings()
-        arrays = to_arrays(self._normalised(texts))
+        arrays = self._normalised(texts)
+        n_texts = len(arrays[0]) - 1
         if self.hashing is None:
-            terms, found, rows = _native.learn_rows(arrays, *how, self._selection(len(texts)))
-            self._learn_terms(len(texts), terms, found)
+            terms, found, rows = _native.learn_rows(arrays, *how, self._selection(n_texts))
+            self._learn_terms(n_texts, terms, found)
         else:
             rows = _native.hash_rows(arrays, *how, self.hashing)
-            self._learn(len(texts), self._column_counts(rows[1]))
+            self._learn(n_texts, self._column_counts(rows[1]))
         return self._weighed(*rows)
 
     def _learn_terms(self, n_texts: int, terms: TermArrays, found: int) -> Self:
@@ -258,7 +259,7 @@ class Tfidf(Featurizer):
         self.check_fitted()
         blocks = []
         for texts in text_batches(inputs):
-            arrays = to_arrays(self._normalised(texts))
+            arrays = self._normalised(texts)
             if self.hashing is None:
                 rows = _native.find_rows(arrays, *self._how, self._lookup)
             else:
@@ -276,7 +277,7 @@ class Tfidf(Featurizer):
         >>> Tfidf(ngram_range=(1, 2)).analyse("A RED dress")
         ['red', 'dress', 'red dress']
         """
-        arrays = to_arrays(self._normalised(texts_in_memory([text])))
+        arrays = self._normalised(encoded([text]))
         terms: list[str] = from_arrays(*_native.analyse(arrays, *self._settings())).to_pylist()
         return terms
 
@@ -330,29 +331,32 @@ class Tfidf(Featurizer):
             if self.analyzer != "word":
                 raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
             # read as texts are, so that "Don't" leaves out the words that it gives in a text
-            words = to_arrays(self._normalised(texts_in_memory(self.stop_words)))
+            words = self._normalised(encoded(list(self.stop_words)))
             found = _native.analyse(words, (UNITS["word"], case, strip, 1, 1, 1), NO_LOOKUP)
             arrays = to_arrays(from_arrays(*found).unique())
             stop = (_native.lookup_slots(arrays), *arrays)
         unit = UNITS[self.analyzer]
         return (unit, case, strip, shortest, longest, self.min_word_length), stop
 
-    def _normalised(self, texts: pa.LargeStringArray) -> pa.LargeStringArray:
+    def _normalised(self, arrays: TextArrays) -> TextArrays:
         form = self.normalise
         if self.strip_accents:
             form = {None: "NFKD", "NFKC": "NFKD", "NFC": "NFD"}.get(form, form)
         if form is None:
-            return texts
+            return arrays
         if form in ("NFC", "NFKC"):
-            changing = _native.unstable_texts(to_arrays(texts)).view(bool)
+            changing = _native.unstable_texts(arrays).view(bool)
         else:
-            changing = ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
+            ascii_only = pc.string_is_ascii(from_arrays(*arrays))
+            changing = ~ascii_only.to_numpy(zero_copy_only=False)
         if not changing.any():
-            return texts
+            return arrays
+        texts = from_arrays(*arrays)
         if changing.all():
-            return pc.utf8_normalize(texts, form)
+            return to_arrays(pc.utf8_normalize(texts, form))
         mask = pa.array(changing)
-        return pc.replace_with_mask(texts, mask, pc.utf8_normalize(texts.filter(mask), form))
+        changed = pc.utf8_normalize(texts.filter(mask), form)
+        return to_arrays(pc.replace_with_mask(texts, mask, changed))
 
     def _weighed(self, indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> csr_matrix:
         idf = self.idf_ if self.use_idf else NO_WEIGHTS
