@@ -81,26 +81,30 @@ template <class Gap, class Weight>
 bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<const Gap> gaps,
               std::span<const Weight> weights, const std::uint32_t* rows, const float* values,
               std::size_t count, float* sums, std::size_t sums_count) {
-    constexpr std::size_t ahead = 8;  // rows are short and far apart: fetch those to come
-    for (std::size_t h = 0; h < count; ++h) {
-        if (h + ahead < count) {
-            const std::size_t next = level.row_start(first_row + rows[h + ahead]);
+    // Rows are short and far apart: those of some hits are fetched before the first is added.
+    constexpr std::size_t together = 64;
+    std::size_t begins[together], ends[together];
+    for (std::size_t first = 0; first < count; first += together) {
+        const std::size_t n = std::min(together, count - first);
+        for (std::size_t h = 0; h < n; ++h) {
+            begins[h] = level.row_start(first_row + rows[first + h]);
+            ends[h] = level.row_start(first_row + rows[first + h] + 1);
             // Fetching from anywhere is harmless.
-            __builtin_prefetch(gaps.data() + next);
-            __builtin_prefetch(weights.data() + next);
+            __builtin_prefetch(gaps.data() + begins[h]);
+            __builtin_prefetch(weights.data() + begins[h]);
         }
-        const std::size_t begin = level.row_start(first_row + rows[h]);
-        const std::size_t end = level.row_start(first_row + rows[h] + 1);
-        if (begin > end || end > gaps.size()) [[unlikely]]
-            return false;
-        const float value = values[h];
-        std::size_t child = 0;
-        for (std::size_t e = begin; e < end; ++e) {
-            child += gaps[e];
-            if (child >= sums_count) [[unlikely]]
+        for (std::size_t h = 0; h < n; ++h) {
+            if (begins[h] > ends[h] || ends[h] > gaps.size()) [[unlikely]]
                 return false;
-            const float product = value * widen(weights[e]);
-            sums[child] += product;
+            const float value = values[first + h];
+            std::size_t child = 0;
+            for (std::size_t e = begins[h]; e < ends[h]; ++e) {
+                child += gaps[e];
+                if (child >= sums_count) [[unlikely]]
+                    return false;
+                const float product = value * widen(weights[e]);
+                sums[child] += product;
+            }
         }
     }
     return true;
@@ -245,7 +249,7 @@ class ParentScorer {
     // Gets ready for several queries with so many features in all, where that costs less than it
     // saves.
     void prepare(std::size_t queries, std::size_t nonzeros) {
-        if (!queries_.is_dense() && 2 * chunk_.rows < nonzeros * search_steps(1)) map();
+        if (!queries_.is_dense() && 2 * chunk_.rows < nonzeros * search_steps()) map();
         write_out(std::min(nonzeros, queries * chunk_.rows));
     }
 
@@ -255,7 +259,7 @@ class ParentScorer {
             scan(queries_.dense.data() + i * queries_.width());
         else if (mapped_)
             look_up(i);
-        else if (spread && chunk_.rows < queries_.nonzeros(i) * search_steps(queries_.nonzeros(i)))
+        else if (spread && chunk_.rows < queries_.nonzeros(i) * search_steps())
             scan(scratch_.query.data());
         else
             search(i);
@@ -275,9 +279,9 @@ class ParentScorer {
     }
 
   private:
-    // About what it costs to find a feature by galloping, in loads from a list read in order.
-    std::size_t search_steps(std::size_t nonzeros) const {
-        return 4 + 4 * static_cast<std::size_t>(std::bit_width(chunk_.rows / (nonzeros + 1)));
+    // About what it costs to search for a feature, in loads from a list read in order.
+    std::size_t search_steps() const {
+        return static_cast<std::size_t>(std::bit_width(chunk_.rows));
     }
 
     struct Section {
@@ -377,22 +381,37 @@ class ParentScorer {
         auto& hits = scratch_.hits;
         auto [columns, values] = queries_.row(i);
         hits.start(columns.size() + 2);
-        std::size_t p = 0;
-        for (std::size_t s = 0; s < weights_.sections(); ++s) {
-            auto [at, end, base] = section(s);
-            for (; p < columns.size() && at < end; ++p) {
-                const std::size_t wanted = static_cast<std::size_t>(columns[p]) - base;
-                if (wanted >= section_features) break;
-                std::size_t step = 1;
-                while (at + step < end && features_[at + step] < wanted) step *= 2;
-                const std::uint16_t* from = features_ + at + step / 2;
-                const std::uint16_t* to = features_ + std::min(end, at + step + 1);
-                at = static_cast<std::size_t>(std::lower_bound(from, to, wanted) - features_);
-                if (at < end && features_[at] == wanted) hits.add(at, values[p], true);
+        for (std::size_t s = 0, p = 0; s < weights_.sections(); ++s) {
+            const auto [at, end, base] = section(s);
+            const auto next = std::partition_point(
+                columns.begin() + static_cast<std::ptrdiff_t>(p), columns.end(),
+                [limit = base + section_features](std::int32_t column) {
+                    return static_cast<std::size_t>(column) < limit;
+                });
+            const auto last = static_cast<std::size_t>(next - columns.begin());
+            const std::size_t n = at < end ? last - p : 0;
+            // All of them step by step and without branches, so that the processor need not wait
+            // for one search's loads before it starts those of another. A place is that of the
+            // last row whose feature is not above the wanted one.
+            std::uint32_t* places = hits.rows.data() + hits.count;
+            std::fill_n(places, n, static_cast<std::uint32_t>(at));
+            const auto wanted = [&, p = p](std::size_t j) {
+                return static_cast<std::size_t>(columns[p + j]) - base;
+            };
+            // Where the searches will meet most lines of memory, in order is the fastest way.
+            constexpr std::size_t line = 64 / sizeof(std::uint16_t);
+            for (std::size_t r = at; r < end && end - at < 4 * n * line; r += line)
+                __builtin_prefetch(features_ + r);
+            for (std::size_t length = end - at; n > 0 && length > 1; length -= length / 2) {
+                const auto half = static_cast<std::uint32_t>(length / 2);
+                for (std::size_t j = 0; j < n; ++j)
+                    places[j] += (features_[places[j] + half] <= wanted(j)) * half;
             }
-            while (p < columns.size() &&
-                   static_cast<std::size_t>(columns[p]) < base + section_features)
-                ++p;
+            for (std::size_t j = 0; j < n; ++j) {  // no place is written before it is read
+                __builtin_prefetch(weights_.row_starts.data() + chunk_.first_row + places[j]);
+                hits.add(places[j], values[p + j], features_[places[j]] == wanted(j));
+            }
+            p = last;
         }
     }
 

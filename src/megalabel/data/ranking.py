@@ -133,10 +133,13 @@ class Ranking:
 
     def tags(self) -> list[list[Tag]]:
         """Label names and scores as plain Python lists, one a text."""
-        present = self.present
-        names = iter(self.labels.names.take(pa.array(self.ids[present])).to_pylist())
-        # the shortest decimal of the float32, not the long one of its float64
-        scores = iter([float(str(s)) for s in self.scores[present]])
+        names, known = self.labels.names, len(self.labels)
         return [
-            [Tag(next(names), next(scores)) for _ in range(count)] for count in present.sum(axis=1)
+            # the shortest decimal of the float32, not the long one of its float64
+            [
+                Tag(names[number].as_py(), float(str(score)))
+                for number, score in zip(row, scores, strict=True)
+                if number < known
+            ]
+            for row, scores in zip(self.ids.tolist(), self.scores, strict=True)
         ]
