@@ -181,8 +181,9 @@ class Component:
     @property
     def fitted(self) -> bool:
         """Whether anything has been learned."""
-        # backwards, as what was learned came last: this is asked with every query
-        for name in reversed(vars(self)):
+        # backwards, as what was learned came last, and by a plain loop: this is asked with every
+        # query
+        for name in reversed(vars(self)):  # noqa: SIM110
             if name[-1] == "_" and name[0] != "_":
                 return True
         return False

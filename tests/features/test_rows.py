@@ -18,11 +18,11 @@ from megalabel.features.rows import csr_of
 def test_a_matrix_made_without_checks_is_as_scipy_makes_it(rows: int) -> None:
     wanted = random(rows, 7, 0.4, "csr", dtype=np.float32, random_state=0)
     made = csr_of(wanted.data, wanted.indices, wanted.indptr.astype(np.int64), 7)
+    assert made.data is wanted.data
     made.check_format(full_check=True)
     assert made.shape == (rows, 7)
     assert made.has_canonical_format
     assert made.indices.dtype == made.indptr.dtype == np.int32
-    assert made.data is wanted.data
     for same in (made, made.copy(), made[:], pickle.loads(pickle.dumps(made)), (made * 2) / 2):
         np.testing.assert_array_equal(same.toarray(), wanted.toarray())
 
