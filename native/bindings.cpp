@@ -162,10 +162,10 @@ auto without_gil(Compute&& compute) {
 
 using Untyped = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // child starts, section starts, row features, row starts, block starts and their bits, entries'
-// gaps and weights, scales, number of features
+// gaps and weights, scales, biases, number of features
 using LevelArrays =
     std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::uint16_t>, In<std::uint16_t>,
-               In<std::int64_t>, std::size_t, Untyped, Untyped, In<float>, std::size_t>;
+               In<std::int64_t>, std::size_t, Untyped, Untyped, In<float>, In<float>, std::size_t>;
 // row starts, columns, values, number of columns
 using SparseArrays = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>, std::size_t>;
 
@@ -178,7 +178,7 @@ bool hold(const Untyped& array, Spans& out) {
 }
 megalabel::ChunkedWeights level_of(const LevelArrays& arrays) {
     const auto& [child_starts, section_starts, row_features, row_starts, block_starts, block_bits,
-                 gaps, weights, scales, width] = arrays;
+                 gaps, weights, scales, biases, width] = arrays;
     megalabel::ChunkedWeights level{span(child_starts),
                                     span(section_starts),
                                     span(row_features),
@@ -188,6 +188,7 @@ megalabel::ChunkedWeights level_of(const LevelArrays& arrays) {
                                     {},
                                     {},
                                     span(scales),
+                                    span(biases),
                                     width};
     if (!hold<std::uint8_t, std::uint8_t>(gaps, level.entry_gaps) &&
         !hold<std::uint16_t, std::uint16_t>(gaps, level.entry_gaps))
@@ -232,7 +233,7 @@ nb::tuple build_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<flo
         to_numpy(std::move(built.row_starts)), to_numpy(std::move(built.block_starts)),
         built.block_bits, gaps,
         Out<Shown>(reinterpret_cast<Shown*>(weights->data()), {weights->size()}, owner),
-        to_numpy(std::move(built.scales)));
+        to_numpy(std::move(built.scales)), to_numpy(std::move(built.biases)));
 }
 
 template <class Rows>

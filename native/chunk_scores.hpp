@@ -153,6 +153,15 @@ MEGALABEL_CLONES inline void add_table_rows(const float* table, std::size_t stri
     }
 }
 
+// Scores from the sums of whole weights, and what the bias adds to them.
+inline void scale_sums(const float* sums, const float* scales, const float* biases, float bias,
+                       std::size_t count, float* out) {
+    for (std::size_t c = 0; c < count; ++c) {
+        const float scaled = sums[c] * scales[c], added = bias * biases[c];
+        out[c] = scaled + added;
+    }
+}
+
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
@@ -273,8 +282,9 @@ class ParentScorer {
         if (weights_.scales.empty()) {
             std::copy_n(scratch_.sums.data(), chunk_.children, out);
         } else {
-            const float* scales = weights_.scales.data() + chunk_.first_child;
-            for (std::size_t c = 0; c < chunk_.children; ++c) out[c] = scratch_.sums[c] * scales[c];
+            scale_sums(scratch_.sums.data(), weights_.scales.data() + chunk_.first_child,
+                       weights_.biases.data() + chunk_.first_child, queries_.bias, chunk_.children,
+                       out);
         }
     }
 

@@ -9,6 +9,9 @@
 // past the start of its block, some rows that follow each other; a child as its distance from the
 // one before it in the row, entries of weight zero bridging what is too far for the distance's
 // bits.
+//
+// Whole numbers of 8 bits are shares of the largest weight of their node. A bias is often many
+// times that of any feature, and would leave the others few bits: it is kept beside them, as it is.
 #pragma once
 
 #include <algorithm>
@@ -75,8 +78,8 @@ struct ChunkedWeights {
     std::variant<std::span<const std::uint8_t>, std::span<const std::uint16_t>> entry_gaps;
     std::variant<std::span<const float>, std::span<const Half>, std::span<const std::int8_t>>
         entry_weights;
-    std::span<const float> scales;  // of each node, for whole numbers; otherwise empty
-    std::size_t width;              // the number of features; the bias has this number
+    std::span<const float> scales, biases;  // of each node, for whole numbers; otherwise empty
+    std::size_t width;                      // the number of features; the bias has this number
 
     std::size_t parents() const { return child_starts.size() - 1; }
     std::size_t nodes() const { return static_cast<std::size_t>(child_starts.back()); }
@@ -98,8 +101,9 @@ struct ChunkedWeights {
         if (child_starts.back() < 0 || child_starts.back() > 0x7fffffff)
             throw std::invalid_argument("the number of nodes is outside 31 bits");
         const bool whole = std::holds_alternative<std::span<const std::int8_t>>(entry_weights);
-        if (scales.size() != (whole ? nodes() : 0))
-            throw std::invalid_argument("whole weights need a scale for every node, others none");
+        if (scales.size() != (whole ? nodes() : 0) || biases.size() != scales.size())
+            throw std::invalid_argument(
+                "whole weights need a scale and a bias for every node, others none");
     }
 
     Chunk chunk(std::size_t parent) const {
@@ -163,7 +167,7 @@ struct BuiltChunks {
     std::vector<std::uint8_t> narrow_gaps;  // whichever of the two takes fewer bytes
     std::vector<std::uint16_t> wide_gaps;
     std::vector<Weight> weights;
-    std::vector<float> scales;
+    std::vector<float> scales, biases;
 
     // Keeps where rows begin in 16 bits: in the largest blocks for which that is enough.
     void set_row_starts(const std::vector<std::int64_t>& starts) {
@@ -200,13 +204,21 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
         throw std::invalid_argument("row starts must rise from 0 to the number of entries");
 
     BuiltChunks<Weight> built;
-    if constexpr (std::is_same_v<Weight, std::int8_t>) {
+    constexpr bool whole = std::is_same_v<Weight, std::int8_t>;
+    const auto bias = static_cast<std::int32_t>(columns_count - 1);
+    if (whole) {
         built.scales.assign(starts.size() - 1, 0);
-        for (std::size_t node = 0; node + 1 < starts.size(); ++node)
-            for (auto e = starts[node]; e < starts[node + 1]; ++e)
-                built.scales[node] =
-                    std::max(built.scales[node], std::abs(values[static_cast<std::size_t>(e)]));
-        for (float& scale : built.scales) scale /= 127;
+        built.biases.assign(starts.size() - 1, 0);
+        for (std::size_t node = 0; node + 1 < starts.size(); ++node) {
+            for (auto e = static_cast<std::size_t>(starts[node]);
+                 e < static_cast<std::size_t>(starts[node + 1]); ++e) {
+                if (columns[e] == bias)
+                    built.biases[node] = values[e];
+                else
+                    built.scales[node] = std::max(built.scales[node], std::abs(values[e]));
+            }
+            built.scales[node] /= 127;
+        }
     }
 
     struct Stripe {
@@ -244,6 +256,7 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
             for (; begin != end && static_cast<std::size_t>(*begin) < stripe.end; ++begin) {
                 if (*begin < lowest)
                     throw std::invalid_argument("columns must be sorted and not negative");
+                if (whole && *begin == bias) continue;
                 Weight weight;
                 narrow(values[static_cast<std::size_t>(begin - columns.begin())],
                        built.scales.empty() ? 1 : built.scales[node], weight);

@@ -175,6 +175,25 @@ def test_weights_come_back(precision, children):
     np.testing.assert_allclose(found.reshape(20, -1), expected, atol=1e-4)
 
 
+def test_a_large_bias_takes_no_bits_from_the_weights():
+    rng = np.random.default_rng(0)
+    dense = matrix(30, 41, 0.4, rng).toarray()
+    dense[:, -1] = np.linspace(-500, 500, 30)
+    dense[7, -1] = 0  # no bias
+    level = ChunkedWeights.build(csr_matrix(dense), [0, 10, 10, 30], "int8")
+    found = level.to_csr().toarray()
+    np.testing.assert_array_equal(found[:, -1], dense[:, -1])
+    most = np.abs(dense[:, :-1]).max(axis=1, keepdims=True) / 127
+    assert (np.abs(found - dense)[:, :-1] <= most * 0.501).all()
+    X = matrix(9, 40, 0.5, rng)
+    for bias in (1.0, 0.0, 0.3):
+        scores = level.scores(X, np.arange(9), np.full(9, 2), bias=bias).reshape(9, 20)
+        wanted = margins(csr_matrix(found[10:]), X, bias)
+        np.testing.assert_allclose(scores, wanted, rtol=1e-5, atol=1e-4)
+    _, features, weights = level.chunks(0, 1)
+    np.testing.assert_array_equal(weights[features == 40], np.delete(dense[:10, -1], 7))
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     ("nodes", "width", "density", "gaps"),

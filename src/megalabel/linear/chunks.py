@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 PRECISIONS = ("float32", "float16", "int8")
 # Numbered as in native/beam.hpp.
 POSTPROCESSORS = ("l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "noop")
-NO_SCALES = np.zeros(0, np.float32)
+BY_NODE = ("scales_", "biases_")  # of whole weights
+NOTHING = np.zeros(0, np.float32)
 _COUNT, _NUMBER = integer(1), number()  # made once, as they are asked with every query
 SECTION = 2**16  # as in native/chunks.hpp
 
@@ -56,8 +57,9 @@ class ChunkedWeights(Component):
         The child of each entry, by its place among its siblings, counted from that of the entry
         before it in the row. Entries of weight zero bridge gaps that are too wide for this.
     entry_weights_ : float32, float16 or int8 array (entries,)
-    scales_ : float32 array (nodes,)
-        What the weights of each node are multiplied with. Only for int8.
+    scales_, biases_ : float32 arrays (nodes,)
+        What the weights of each node are multiplied with, and its bias, which has no row. Only for
+        int8.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class ChunkedWeights(Component):
     entry_gaps_: np.ndarray
     entry_weights_: np.ndarray
     scales_: np.ndarray
+    biases_: np.ndarray
 
     @classmethod
     def build(
@@ -92,7 +95,8 @@ class ChunkedWeights(Component):
             Where the children of each parent begin.
         precision : "float32", "float16" or "int8"
             What to keep of each weight: all of it; 11 bits; or its share of the largest weight of
-            its node in 127ths, where weights that come to zero are left out.
+            its node in 127ths, where weights that come to zero are left out. Of the bias, int8
+            keeps all.
         """
         if not one_of(*PRECISIONS).accepts(precision):
             raise ParameterError(
@@ -113,7 +117,7 @@ class ChunkedWeights(Component):
             largest = float(max(weights.data.max(initial=0), -weights.data.min(initial=0)))
             if largest > float(np.finfo(np.float16).max):
                 raise DataError(f"a weight of {largest:g} is too large for float16")
-        *arrays, kept, scales = getattr(_native, f"build_chunks_{precision}")(
+        *arrays, kept, scales, biases = getattr(_native, f"build_chunks_{precision}")(
             weights.indptr.astype(np.int64, copy=False),
             weights.indices.astype(np.int32, copy=False),
             weights.data,
@@ -125,7 +129,7 @@ class ChunkedWeights(Component):
         learned |= {"n_features_": weights.shape[1] - 1, "child_starts_": starts}
         learned["entry_weights_"] = kept.view(precision)
         if precision == "int8":
-            learned["scales_"] = scales
+            learned |= {"scales_": scales, "biases_": biases}
         level = cls()
         level.restore(learned)
         return level
@@ -189,7 +193,14 @@ class ChunkedWeights(Component):
         if self.precision == "int8":
             weights *= self.scales_[nodes]
         kept = self.entry_weights_[entries] != 0  # the others bridge gaps
-        return nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
+        found = nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
+        if self.precision != "int8":
+            return found
+        with_bias = children[0] + np.flatnonzero(self.biases_[children[0] : children[-1]])
+        bias = np.full(len(with_bias), self.n_features_)
+        more = with_bias, bias, self.biases_[with_bias]
+        nodes, features, weights = (np.concatenate(both) for both in zip(found, more, strict=True))
+        return nodes, features, weights
 
     def scores(self, X: Matrix, rows: Any, parents: Any, bias: float = 1.0) -> np.ndarray:
         """The scores of all children of some parents for some rows of X.
@@ -241,10 +252,11 @@ class ChunkedWeights(Component):
         check("block_starts_", (np.int64,), blocks)
         check("entry_gaps_", (np.uint8, np.uint16))
         check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_gaps_))
-        if self.precision == "int8":
-            check("scales_", (np.float32,), self.n_nodes)
-        elif hasattr(self, "scales_"):
-            raise ValueError(f"scales_ of {owner} are for int8, not {self.precision}")
+        for name in BY_NODE:
+            if self.precision == "int8":
+                check(name, (np.float32,), self.n_nodes)
+            elif hasattr(self, name):
+                raise ValueError(f"{name} of {owner} are for int8, not {self.precision}")
         weights = self.entry_weights_
         # What the native core takes a level as; kept, as it is asked for with every query.
         self._arrays = (
@@ -256,7 +268,7 @@ class ChunkedWeights(Component):
             self.block_bits_,
             self.entry_gaps_,
             weights.view(np.uint16) if weights.dtype == np.float16 else weights,
-            getattr(self, "scales_", NO_SCALES),
+            *(getattr(self, name, NOTHING) for name in BY_NODE),
             self.n_features_,
         )
 
