@@ -9,7 +9,7 @@
 // only rows with curvature, for the squared hinge those inside some lane's margin. One thread
 // solves a block, so that results do not depend on the number of threads.
 // A label with few rows inside its margin steps alone, over those, as hardly any other label has a
-// slope in the same rows.
+// slope in the same rows. A label that single precision takes no further is finished by refine.hpp.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,7 @@
 
 #include "lanes.hpp"
 #include "parallel.hpp"
+#include "refine.hpp"
 #include "rows.hpp"
 
 namespace megalabel::newton {
@@ -178,7 +179,7 @@ class Solver {
         positive_.assign(n, 0);
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
-        std::array<bool, lanes> open{};
+        std::array<bool, lanes> open{}, stuck{};
         bool weighed = false;
         for (std::size_t k = 0; k < problems.size(); ++k) {
             const auto& p = problems[k];
@@ -215,17 +216,34 @@ class Solver {
                 // a lane that is done asks for no more rows
                 if (!open[k]) positive_cost[k] = negative_cost[k] = 0;
             }
-            if (!any) return;
+            if (!any) break;
             x.with_columns([&](auto* columns) {
                 multiply(x, columns, options.bias, block_.step.data(), change_.data());
             });
-            const Factors length = line_search(loss, classes, n, size, w, open);
+            const Factors length = line_search(loss, classes, n, size, w, open, stuck);
             add_scaled(length.data(), block_.step.data(), w, size);
             active = place(loss, classes, length, n);
         }
+        for (std::size_t k = 0; k < problems.size(); ++k)
+            if (open[k] || stuck[k]) refine(x, problems[k], options, tolerance[k], k, w);
     }
 
   private:
+    // Takes a lane on in double precision.
+    void refine(const Rows& x, const Problem& problem, const Options& options, double tolerance,
+                std::size_t lane, float* w) {
+        refined_.resize(x.width() + 1);
+        for (std::size_t q = 0; q < refined_.size(); ++q) refined_[q] = w[q * lanes + lane];
+        costs_.assign(x.size(), -double{problem.negative_cost});
+        for (std::size_t j = 0; j < problem.positives.size(); ++j)
+            costs_[problem.positives[j]] =
+                double{problem.positive_cost} * (problem.factors.empty() ? 1 : problem.factors[j]);
+        refiner_.refine(x, costs_, options.loss == Loss::logistic, options.bias, tolerance,
+                        refined_);
+        for (std::size_t q = 0; q < refined_.size(); ++q)
+            w[q * lanes + lane] = static_cast<float>(refined_[q]);
+    }
+
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
                     sloped_.data(), slope_.data(), curvature_.data(), counts_.data(), loss_.data());
@@ -384,8 +402,10 @@ class Solver {
     }
 
     // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
+    // A lane is stuck where single precision sees no progress.
     Factors line_search(Loss loss, const Classes& classes, std::size_t n, std::size_t size,
-                        const float* w, std::array<bool, lanes>& open) {
+                        const float* w, std::array<bool, lanes>& open,
+                        std::array<bool, lanes>& stuck) {
         const float* step = block_.step.data();
         Lanes ww{}, ws{}, ss{}, value{};
         dot(w, w, size, ww.data());
@@ -408,11 +428,10 @@ class Solver {
                 const double f = sum[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
                 searching[k] = f - value[k] > 0.01 * a * fall_[k];
                 if (!searching[k]) {
-                    // no progress that single precision can see: this lane is done
-                    if (value[k] - f <= 1e-7 * std::abs(f)) open[k] = false;
+                    stuck[k] = value[k] - f <= 1e-7 * std::abs(f);
                 } else if (halving == 20) {
                     length[k] = 0;
-                    open[k] = false;
+                    stuck[k] = true;
                 } else {
                     length[k] /= 2;
                     any = true;
@@ -420,6 +439,7 @@ class Solver {
             }
             if (!any) break;
         }
+        for (std::size_t k = 0; k < lanes; ++k) open[k] &= !stuck[k];
         return length;
     }
 
@@ -433,6 +453,8 @@ class Solver {
     std::vector<float> coefficients_, curvatures_;
     Lanes loss_{};  // at the margins
     Lanes fall_{};  // gradient times step
+    Refiner refiner_;
+    std::vector<double> refined_, costs_;
 };
 
 }  // namespace megalabel::newton

@@ -207,13 +207,13 @@ def test_twice_the_cost_is_twice_all_costs(data):
 def test_the_two_propensity_weightings_differ_in_the_ridge_alone(data):
     """Costs p/(2 - p) times as high, with as much less of a ridge, which larger rows bring."""
     X, Y = data
-    dear = fitted(data, weighting="propensity", eps=1e-5, prune=0.0)
+    dear = fitted(data, weighting="propensity", eps=1e-6, prune=0.0)
     _, ratios = label_costs("propensity-negatives", np.diff(Y.tocsc().indptr), 200)
     for label in (0, 20, 38):
         s = ratios[label] ** -0.5
-        cheap = OneVsAll(weighting="propensity-negatives", eps=1e-5, prune=0.0, bias=s)
+        cheap = OneVsAll(weighting="propensity-negatives", eps=1e-6, prune=0.0, bias=s)
         found = weights(cheap.fit(X * s, Y[:, [label]]))[0]
-        np.testing.assert_allclose(s * found, dear[label], atol=5e-3)
+        np.testing.assert_allclose(s * found, dear[label], atol=1e-4)
 
 
 def test_costs_that_do_not_fit_are_told(data):
