@@ -356,6 +356,16 @@ void add_decision_sums(In2<std::int32_t> ids, In2<Value> values, InOut2<std::uin
                               {sums.data(), sums.size()});
 }
 
+template <class Value>
+void add_decision_rule_sums(In2<std::int32_t> ids, In2<float> probabilities, In2<Value> values,
+                            In<float> weights, In<float> offsets, std::size_t k, double floor,
+                            InOut2<double> sums) {
+    nb::gil_scoped_release release;
+    decision::add_rule_sums<Value>(shortlist_of(ids, probabilities, sums.shape(0)),
+                                   {values.data(), values.size()}, span(weights), span(offsets),
+                                   {k, floor}, {sums.data(), sums.size()});
+}
+
 // Calls use(gains) for a metric; the GIL is kept only for one that is written in Python.
 template <class Use>
 void with_gains(const MetricNumbers& numbers, const nb::object& custom, Use&& use) {
@@ -846,6 +856,10 @@ NB_MODULE(_native, m) {
           "chosen"_a, "sums"_a);
     m.def("decision_sums", &add_decision_sums<std::uint8_t>, "ids"_a, nb::arg("values").noconvert(),
           "chosen"_a, "sums"_a);
+    m.def("decision_rule_sums", &add_decision_rule_sums<float>, "ids"_a, "probabilities"_a,
+          nb::arg("values").noconvert(), "weights"_a, "offsets"_a, "k"_a, "floor"_a, "sums"_a);
+    m.def("decision_rule_sums", &add_decision_rule_sums<std::uint8_t>, "ids"_a, "probabilities"_a,
+          nb::arg("values").noconvert(), "weights"_a, "offsets"_a, "k"_a, "floor"_a, "sums"_a);
     m.def(
         "decision_choose",
         [](In2<std::int32_t> ids, In2<float> probabilities, In2<float> weights, In2<float> offsets,

@@ -388,17 +388,24 @@ void add_sums(const Shortlist& shortlist, std::span<const Value> values, const C
         throw std::invalid_argument("values or sums differ from the shortlist in shape");
     const bool all = chosen.bits.empty();
     if (!all) chosen.check(shortlist);
-    for (std::size_t row = 0; row < shortlist.rows; ++row)
-        for (std::size_t j = 0; j < shortlist.width; ++j) {
-            if (!all && j % 8 == 0 && chosen.bits[row * chosen.stride + j / 8] == 0) {
-                j += 7;  // none of these eight
-                continue;
-            }
-            const std::uint32_t id = shortlist.id(row, j);
-            if ((!all && !chosen.hold(row, j)) || id >= shortlist.labels) continue;
-            sums[2 * id] += static_cast<double>(values[row * shortlist.width + j]);
-            sums[2 * id + 1] += 1;
+    const auto add = [&](std::size_t at) {
+        const auto id = static_cast<std::uint32_t>(shortlist.ids[at]);
+        if (id >= shortlist.labels) return;
+        sums[2 * id] += static_cast<double>(values[at]);
+        sums[2 * id + 1] += 1;
+    };
+    for (std::size_t row = 0; row < shortlist.rows; ++row) {
+        const std::size_t first = row * shortlist.width;
+        if (all) {
+            for (std::size_t j = 0; j < shortlist.width; ++j) add(first + j);
+            continue;
         }
+        for (std::size_t byte = 0; byte < chosen.stride; ++byte)
+            for (unsigned rest = chosen.bits[row * chosen.stride + byte]; rest; rest &= rest - 1) {
+                const std::size_t j = 8 * byte + static_cast<std::size_t>(std::countr_zero(rest));
+                if (j < shortlist.width) add(first + j);
+            }
+    }
 }
 
 // Rules, each the k largest of weight * probability + offset, and how often each is followed.
@@ -427,6 +434,23 @@ inline double uniform_of_row(const Shortlist& shortlist, std::size_t row, std::u
     return static_cast<double>(state >> 11) * 0x1p-53;
 }
 
+// weight * probability + offset of one row's candidates by one of several rules, as exact as
+// float64 is, and alike on every machine: a product of two float32 needs no rounding. Padding comes
+// last.
+MEGALABEL_CLONES inline void score_row(const std::int32_t* ids, const float* probabilities,
+                                       std::size_t width, const float* weights,
+                                       const float* offsets, std::uint32_t labels,
+                                       std::size_t rules, double* scores) {
+    for (std::size_t j = 0; j < width; ++j) {
+        const auto id = static_cast<std::uint32_t>(ids[j]);
+        const bool known = id < labels;
+        const std::size_t at = (known ? id : 0) * rules;
+        const double score =
+            static_cast<double>(weights[at]) * probabilities[j] + static_cast<double>(offsets[at]);
+        scores[j] = known ? score : -std::numeric_limits<double>::infinity();
+    }
+}
+
 // Which candidates a mixture of rules gives: one rule decides as it is; of several, each candidate
 // is given with the joint share of the rules for it, by Madow's systematic sampling, which keeps
 // the number of labels.
@@ -438,30 +462,24 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
         mixture.offsets.size() != mixture.weights.size())
         throw std::invalid_argument("weights and offsets differ from labels and rules in shape");
     struct Scratch {
-        std::vector<std::size_t> places;
         std::vector<double> scores, shares;
         Selection selection;
     };
-    const std::size_t stride = Choices::bytes(shortlist.width);
+    const std::size_t stride = Choices::bytes(shortlist.width), width = shortlist.width;
     std::vector<std::uint8_t> bits(shortlist.rows * stride);
+    if (shortlist.labels == 0) return bits;
     const Choices chosen{bits, stride};
     ScratchPool<Scratch> pool;
     const auto decide = [&](std::size_t row, Scratch& s) {
-        s.places.clear();
-        for (std::size_t j = 0; j < shortlist.width; ++j)
-            if (shortlist.id(row, j) < shortlist.labels) s.places.push_back(j);
-        s.scores.resize(s.places.size());
-        s.shares.assign(s.places.size(), 0);
+        s.scores.resize(width);
+        s.shares.assign(width, 0);
         for (std::size_t r = 0; r < rules; ++r) {
-            for (std::size_t i = 0; i < s.places.size(); ++i) {
-                const std::size_t at = shortlist.id(row, s.places[i]) * rules + r;
-                s.scores[i] = static_cast<double>(mixture.weights[at]) *
-                                  shortlist.probability(row, s.places[i]) +
-                              mixture.offsets[at];
-            }
+            score_row(&shortlist.ids[row * width], &shortlist.probabilities[row * width], width,
+                      &mixture.weights[r], &mixture.offsets[r],
+                      static_cast<std::uint32_t>(shortlist.labels), rules, s.scores.data());
             for (const auto& best : s.selection.best(s.scores, budget)) {
                 if (rules == 1)
-                    chosen.flip(row, s.places[best.second]);
+                    chosen.flip(row, best.second);
                 else
                     s.shares[best.second] += mixture.shares[r];
             }
@@ -472,10 +490,10 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
         const double u = uniform_of_row(shortlist, row, seed);
         double sum = 0;
         double before = std::floor(1e-9 - u);
-        for (std::size_t i = 0; i < s.places.size(); ++i) {
-            sum += s.shares[i];
+        for (std::size_t j = 0; j < width; ++j) {
+            sum += s.shares[j];
             const double after = std::floor(sum - u + 1e-9);
-            if (after > before) chosen.flip(row, s.places[i]);
+            if (after > before) chosen.flip(row, j);
             before = after;
         }
     };
@@ -485,6 +503,16 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
         });
     });
     return bits;
+}
+
+// Adds to each label's two sums what the candidates that one rule chooses bring.
+template <class Value>
+void add_rule_sums(const Shortlist& shortlist, std::span<const Value> values,
+                   std::span<const float> weights, std::span<const float> offsets, Budget budget,
+                   std::span<double> sums) {
+    const double always = 1;
+    auto bits = choose(shortlist, {weights, offsets, {&always, 1}}, budget, 0);
+    add_sums(shortlist, values, {bits, Choices::bytes(shortlist.width)}, sums);
 }
 
 // How fast the objective rises when labels are given to a share of rows: the slope of the metric

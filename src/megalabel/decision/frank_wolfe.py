@@ -20,14 +20,16 @@ from megalabel.decision.shortlists import (
     chosen_ranking,
     label_sums,
 )
-from megalabel.decision.weighted import choose, expected_price
+from megalabel.decision.weighted import choose, expected_price, rule_sums
 from megalabel.errors import ParameterError
 from megalabel.progress import progress
 
-_GRID = np.linspace(0, 1, 11)
-_NARROW = (np.sqrt(5) - 1) / 2
-_FINE = 1e-4  # to which a step's length is found
+_GRID = (1.0, *(2.0**-i for i in range(1, 8)))  # steps grow short as rules become many
+_REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length is refined
 _PATIENCE = 3  # rules in a row, by ever sharper slopes, that gain nothing
+# in which (tp, fp, fn, tn) move when hits are added, and when texts are given the label in vain
+_DIRECTIONS = np.array([[1.0, -1.0, -1.0, 1.0], [0.0, 1.0, 0.0, -1.0]])
+_LABELS = 1 << 14  # at a time, so that what is computed on the way stays in the cache
 
 
 class FrankWolfe(Shortlisted):
@@ -146,17 +148,20 @@ class FrankWolfe(Shortlisted):
             raise ParameterError('truth="labels" needs the labels Y of the texts')
         problem = _Problem(self, metric, ranking, Y if self.truth == "labels" else None)
         rules = [problem.top_rule()]
+        outcomes = [problem.outcome(rules[0])]
         shares = np.ones(1)
-        at = problem.outcome(*rules[0])
+        at = outcomes[0].astype(np.float64)  # the mixture's outcome
         single = (problem.value(at), rules[0])  # the best that one rule does
         self.values_ = [single[0]]
         smoothing, failures = 1.0, 0
         with progress("learning rules", self.iterations) as bar:
             for _ in range(self.iterations):
-                rule = problem.best_rule(at, smoothing)
-                to = problem.outcome(*rule)
+                slopes = problem.slopes(at, smoothing)
+                worst = int(np.argmin([np.einsum("ij,ij", slopes, o) for o in outcomes]))
+                rule = problem.best_rule(slopes)
+                to = problem.outcome(rule)
                 single = max(single, (problem.value(to), rule), key=lambda found: found[0])
-                length, value = _best_step(problem.along(at, to))
+                length, value = problem.best_step(at, at, to, 1.0)
                 bar.advance()
                 if value - self.values_[-1] <= self.tolerance:
                     failures += 1
@@ -165,17 +170,26 @@ class FrankWolfe(Shortlisted):
                     smoothing /= 1000
                     continue
                 failures, smoothing = 0, smoothing / 2
-                at = (1 - length) * at + length * to
-                self.values_.append(value)
+                problem.move(at, at, to, length)
                 rules.append(rule)
+                outcomes.append(to)
                 shares = np.append(shares * (1 - length), length)
+                # the rule that has become the worst hands on its share, often all of it: fewer
+                # steps, and fewer rules to keep
+                length, value = problem.best_step(at, outcomes[worst], to, shares[worst])
+                problem.move(at, outcomes[worst], to, length)
+                shares[[worst, -1]] += -length, length
+                self.values_.append(value)
+                followed = np.flatnonzero(shares > 0)
+                rules, outcomes = [rules[i] for i in followed], [outcomes[i] for i in followed]
+                shares = shares[followed]
         if not self.randomised:
             rules, shares = [single[1]], np.ones(1)
             self.values_ = [self.values_[0], single[0]]
-        kept = np.flatnonzero(shares > 0)
-        self.weights_ = np.stack([rules[i][0] for i in kept], axis=1)
-        self.offsets_ = np.stack([rules[i][1] for i in kept], axis=1)
-        self.shares_ = shares[kept] / shares[kept].sum()
+        del outcomes  # as large as what they make room for
+        self.weights_ = np.stack([rule[0] for rule in rules], axis=1)
+        self.offsets_ = np.stack([rule[1] for rule in rules], axis=1)
+        self.shares_ = shares / shares.sum()
         return self
 
     def apply(self, ranking: Ranking, k: int) -> Ranking:
@@ -212,7 +226,8 @@ class FrankWolfe(Shortlisted):
 class _Problem:
     """The objective over the confusion entries that weighted rules can reach on given texts.
 
-    An outcome is an array (2, labels): hits, and texts given the label, in parts of all texts.
+    An outcome is an array (2, labels): hits, and texts given the label, in parts of all texts. A
+    rule is a float32 array (2, labels): weights and offsets.
     """
 
     def __init__(
@@ -221,6 +236,7 @@ class _Problem:
         self.rule, self.metric, self.ranking = rule, metric, ranking
         self.n = max(1, len(ranking))
         m = len(ranking.labels)
+        self.blocks = [slice(start, start + _LABELS) for start in range(0, m, _LABELS)]
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
@@ -230,88 +246,104 @@ class _Problem:
             known = (Y.data > 0) & (Y.indices < m)
             self.positives = np.bincount(Y.indices[known], minlength=m) / self.n
 
-    def outcome(self, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """What a rule does on the texts."""
+    def outcome(self, rule: np.ndarray) -> np.ndarray:
+        """What a rule does on the texts, as float32: one is kept for each rule."""
         expected = self.rule.budget == "expected"
-        chosen = choose(
-            self.ranking,
-            weights[:, None],
-            offsets[:, None],
-            max(1, self.ranking.k) if expected else self.rule.k,
-            -np.inf if self.rule.budget == "exactly" else 0.0,
-        )
-        return label_sums(self.ranking, self.values, chosen) / self.n
+        k = max(1, self.ranking.k) if expected else self.rule.k
+        floor = -np.inf if self.rule.budget == "exactly" else 0.0
+        sums = rule_sums(self.ranking, self.values, rule, k, floor)
+        sums /= self.n
+        return np.ascontiguousarray(sums, np.float32)
 
     def value(self, outcome: np.ndarray) -> float:
         """The objective."""
-        values = self.metric(*entries(outcome, self.positives))
+        return sum(self._part(outcome[:, block], block) for block in self.blocks)
+
+    def _part(self, outcome: np.ndarray, block: slice) -> float:
+        values = self.metric(*entries(outcome, self.positives[block]))
         return float(self.linear * outcome[0].sum() + self.scale * values.sum())
 
-    def along(self, at: np.ndarray, to: np.ndarray) -> Callable[[float], float]:
-        """The objective on the way from one outcome to another."""
-        moved = (at != to).any(axis=0)
-        a, b, positives = at[:, moved], to[:, moved], self.positives[moved]
-        still = self.metric(*entries(at[:, ~moved], self.positives[~moved])).sum()
-        start, rise = self.linear * at[0].sum(), self.linear * (to[0] - at[0]).sum()
+    def best_step(
+        self, at: np.ndarray, start: np.ndarray, end: np.ndarray, longest: float
+    ) -> tuple[float, float]:
+        """How far to go from an outcome in the direction from one to another; and the value."""
 
         def value(length: float) -> float:
-            between = (1 - length) * a + length * b
-            values = self.metric(*entries(between, positives)).sum() + still
-            return float(start + length * rise + self.scale * values)
+            return sum(
+                self._part(_between(at, start, end, length, block), block) for block in self.blocks
+            )
 
-        return value
+        return _best_length(value, longest)
 
-    def top_rule(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and offsets for the most probable labels."""
-        m = len(self.positives)
-        weights = np.ones(m, np.float32)
-        return weights, self.priced(weights, np.zeros(m, np.float32))
+    def move(self, at: np.ndarray, start: np.ndarray, end: np.ndarray, length: float) -> None:
+        """Go so far, in place."""
+        for block in self.blocks:
+            at[:, block] = _between(at, start, end, length, block)
 
-    def best_rule(self, at: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and offsets of the rule that is best for the objective's slope at an outcome.
+    def top_rule(self) -> np.ndarray:
+        """The most probable labels."""
+        rule = np.zeros((2, len(self.positives)), np.float32)
+        rule[0] = 1
+        return self.priced(rule)
+
+    def slopes(self, at: np.ndarray, smoothing: float) -> np.ndarray:
+        """How fast the objective rises with hits and with texts given each label.
 
         Slopes are taken as if so many texts more had been decided by a coin: where a label is
         given to no text, many metrics have none, or one that no whole text can follow.
         """
         part = smoothing / self.n
-        near = (1 - part) * at
-        near += part * np.array([self.positives / 2, np.full_like(self.positives, 0.5)])
-        tp, fp, fn, tn = self.metric.gradient(*entries(near, self.positives))
-        weights = self.linear + self.scale * (tp - fp - fn + tn)
-        offsets = self.scale * (fp - tn)
-        unknown = self.positives <= 0  # no text has it: nothing to gain by it
-        weights[unknown] = offsets[unknown] = 0
-        bad = ~(np.isfinite(weights) & np.isfinite(offsets))
-        weights[bad] = offsets[bad] = 0
-        largest = max(np.abs(weights).max(initial=0), np.abs(offsets).max(initial=0))
-        if largest > 0:  # the order of labels is the same, and float32 holds it
-            weights, offsets = weights / largest, offsets / largest
-        found = weights.astype(np.float32)
-        return found, self.priced(found, offsets.astype(np.float32))
+        found = np.empty_like(at)
+        for block in self.blocks:
+            positives = self.positives[block]
+            near = (1 - part) * at[:, block]
+            near += part / 2 * np.array([positives, np.ones_like(positives)])
+            here = np.array(entries(near, positives))
+            for i, direction in enumerate(_DIRECTIONS):
+                found[i, block] = self.metric.slopes(
+                    here, np.broadcast_to(direction[:, None], here.shape)
+                )
+            # nothing is to be gained by a label that no text has
+            useless = (positives <= 0) | ~np.isfinite(found[:, block]).all(axis=0)
+            found[:, block] *= self.scale
+            found[0, block] += self.linear
+            found[:, block][:, useless] = 0
+        return found
 
-    def priced(self, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Offsets less the price at which k labels a text are given on average, if asked for."""
-        if self.rule.budget != "expected":
-            return offsets
-        price = expected_price(self.ranking, weights[:, None], offsets[:, None], self.rule.k)
-        return offsets - np.float32(price) if np.isfinite(price) else offsets + np.float32(np.inf)
+    def best_rule(self, slopes: np.ndarray) -> np.ndarray:
+        """The rule that is best for slopes."""
+        largest = max(slopes.max(initial=0), -slopes.min(initial=0))
+        # the order of labels is the same, and float32 holds it
+        return self.priced((slopes / (largest or 1)).astype(np.float32))
+
+    def priced(self, rule: np.ndarray) -> np.ndarray:
+        """With the price at which k labels a text are given on average, if asked for."""
+        if self.rule.budget == "expected":
+            price = expected_price(self.ranking, rule[0][:, None], rule[1][:, None], self.rule.k)
+            rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
+        return rule
 
 
-def _best_step(value: Callable[[float], float]) -> tuple[float, float]:
-    """The length in [0, 1] of the highest value: the best of a grid, refined by golden section."""
-    on_grid = [value(length) for length in _GRID]
-    best = int(np.argmax(on_grid))
-    low, high = _GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)]
-    found = (float(_GRID[best]), on_grid[best])
-    left, right = high - _NARROW * (high - low), low + _NARROW * (high - low)
-    at_left, at_right = value(left), value(right)
-    while high - low > _FINE:
-        if at_left >= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _NARROW * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _NARROW * (high - low)
-            at_right = value(right)
-    return max(found, (float(left), at_left), (float(right), at_right), key=lambda step: step[1])
+def _between(
+    at: np.ndarray, start: np.ndarray, end: np.ndarray, length: float, block: slice
+) -> np.ndarray:
+    """Where a step from an outcome leads; taking a share away may miss 0 by the last bits."""
+    moved: np.ndarray = np.subtract(end[:, block], start[:, block], dtype=np.float64)
+    moved *= length
+    moved += at[:, block]
+    return np.maximum(moved, 0, out=moved)
+
+
+def _best_length(value: Callable[[float], float], longest: float) -> tuple[float, float]:
+    """The length in [0, longest] of the highest value: the best of a grid, refined by parabolas."""
+    found = sorted((longest * part, value(longest * part)) for part in (0.0, *_GRID))
+    for _ in range(_REFINEMENTS):
+        best = max(range(len(found)), key=lambda i: found[i][1])
+        middle = min(max(best, 1), len(found) - 2)
+        (low, at_low), (x, at_x), (high, at_high) = found[middle - 1 : middle + 2]
+        left, right = (x - low) * (at_x - at_high), (x - high) * (at_x - at_low)
+        top = x - 0.5 * ((x - low) * left - (x - high) * right) / ((left - right) or np.nan)
+        if not low < top < high or abs(top - x) < _FINE * longest:
+            break
+        found.insert(middle + (top > x), (top, value(top)))
+    return max(found, key=lambda step: step[1])

@@ -196,6 +196,19 @@ def choose(
     return chosen
 
 
+def rule_sums(
+    ranking: Ranking, values: np.ndarray, rule: np.ndarray, k: int, floor: float
+) -> np.ndarray:
+    """For each label, over the candidates that one rule (2, labels) of weights and offsets
+    chooses: the sum of values, as in `label_sums`, and how many; (2, labels)."""
+    sums = np.zeros((len(ranking.labels), 2))
+    for rows in row_blocks(ranking):
+        _native.decision_rule_sums(
+            ranking.ids[rows], ranking.scores[rows], values[rows], *rule, k, floor, sums
+        )
+    return sums.T
+
+
 def expected_price(ranking: Ranking, weights: np.ndarray, offsets: np.ndarray, k: int) -> float:
     """What weight times probability plus offset must exceed for k labels a text on average."""
     sums = np.full(ranking.ids.shape, -np.inf)
