@@ -6,10 +6,11 @@
 With --data, an xr-linear is trained on the training part and gives the 100 most probable labels of
 each test text; --synthetic makes shortlists of so many texts and labels. Each side is a process of
 its own, on one thread, given the same arrays in its own form. xCOLUMNs (--xcolumns: an interpreter
-that has it) compiles its functions on a few rows before it is timed. CPU seconds are those of the
-decision alone; peak memory is that of the process while it decides, and what of it came on top of
-the inputs. The objective is measured here, alike for both: the macro-F1 of the expected confusion
-entries, for Frank-Wolfe of the mixture that was found.
+that has it) compiles its functions on a few rows before it is timed; --peer-passes stops it after
+so many passes or steps, where it would take hours. CPU seconds are those of the decision alone;
+peak memory is that of the process while it decides, and what of it came on top of the inputs, after
+memory that was free by then has been handed back. The objective is measured here, alike for both:
+the macro-F1 of the expected confusion entries, for Frank-Wolfe of the mixture that was found.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def resident(field):
 
 
 def reset_peak():
+    import ctypes
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 """
 
-# Run by xCOLUMNs' interpreter: folder, method, k, labels.
+# Run by xCOLUMNs' interpreter: folder, method, k, labels, passes.
 XCOLUMNS = (
     MEMORY
     + """
@@ -55,7 +58,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from xcolumns import block_coordinate as bc, frank_wolfe as fw, metrics
 
-folder, method, k, labels = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+folder, method, (k, labels, passes) = sys.argv[1], sys.argv[2], map(int, sys.argv[3:])
 data, indices, indptr = (np.load(f"{folder}/{a}.npy") for a in ("data", "indices", "indptr"))
 P = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, labels))
 
@@ -74,7 +77,7 @@ decide(P[:50], 1)  # compiles
 reset_peak()
 before = resident("VmRSS")
 started = time.process_time()
-found, meta = decide(P, 100)
+found, meta = decide(P, passes)
 said = {"seconds": time.process_time() - started, "peak": resident("VmHWM"), "before": before}
 said["passes"] = meta.get("iters", 0)
 if method == "ascent":
@@ -189,6 +192,7 @@ def main() -> None:
     source.add_argument("--data", type=Path, help="a corpus with train and test")
     source.add_argument("--synthetic", type=int, nargs=2, metavar=("TEXTS", "LABELS"))
     parser.add_argument("--xcolumns", type=Path, help="an interpreter that has xCOLUMNs")
+    parser.add_argument("--peer-passes", type=int, default=100, help="at most, of xCOLUMNs")
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--only", nargs="+", choices=METHODS, default=METHODS)
@@ -221,9 +225,8 @@ def main() -> None:
         for method in args.only:
             for system, command in systems_run.items():
                 ours = ["--k", str(args.k), "--alone", method, str(m)]
-                command = command + (
-                    ours if system == "megalabel" else [method, str(args.k), str(m)]
-                )
+                theirs = [method, str(args.k), str(m), str(args.peer_passes)]
+                command = command + (ours if system == "megalabel" else theirs)
                 done = subprocess.run(
                     command, capture_output=True, text=True, check=False, env=os.environ | threads
                 )

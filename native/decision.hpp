@@ -278,17 +278,18 @@ class Selection {
   public:
     std::span<const std::pair<double, std::size_t>> best(std::span<const double> gains,
                                                          Budget budget) {
-        best_.clear();
-        double bar = budget.floor;
+        const std::size_t most = std::min(budget.k, gains.size());
+        if (best_.size() < most) best_.resize(most);
+        std::size_t size = 0;
+        double bar = most > 0 ? budget.floor : std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < gains.size(); ++i) {
             if (!(gains[i] > bar)) continue;
-            if (best_.size() == budget.k) best_.pop_back();
-            auto at = best_.end();
-            while (at != best_.begin() && gains[i] > (at - 1)->first) --at;
-            best_.insert(at, {gains[i], i});
-            if (best_.size() == budget.k) bar = best_.back().first;
+            std::size_t at = size < most ? size++ : most - 1;
+            for (; at > 0 && gains[i] > best_[at - 1].first; --at) best_[at] = best_[at - 1];
+            best_[at] = {gains[i], i};
+            if (size == most) bar = best_[most - 1].first;
         }
-        return best_;
+        return {best_.data(), size};
     }
 
   private:
@@ -505,14 +506,27 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
     return bits;
 }
 
-// Adds to each label's two sums what the candidates that one rule chooses bring.
+// Adds to each label's two sums what the candidates that one rule chooses bring. By blocks of rows,
+// whose choices are soon forgotten; sums are taken in the order of rows, whoever chose.
 template <class Value>
 void add_rule_sums(const Shortlist& shortlist, std::span<const Value> values,
                    std::span<const float> weights, std::span<const float> offsets, Budget budget,
                    std::span<double> sums) {
+    shortlist.check();
+    if (values.size() != shortlist.ids.size())
+        throw std::invalid_argument("values differ from the shortlist in shape");
+    constexpr std::size_t at_once = 1 << 14;
+    const std::size_t width = shortlist.width;
     const double always = 1;
-    auto bits = choose(shortlist, {weights, offsets, {&always, 1}}, budget, 0);
-    add_sums(shortlist, values, {bits, Choices::bytes(shortlist.width)}, sums);
+    for (std::size_t begin = 0; begin < shortlist.rows; begin += at_once) {
+        const std::size_t rows = std::min(at_once, shortlist.rows - begin);
+        const std::size_t first = begin * width, cells = rows * width;
+        const Shortlist block{shortlist.ids.subspan(first, cells),
+                              shortlist.probabilities.subspan(first, cells), rows, width,
+                              shortlist.labels};
+        auto bits = choose(block, {weights, offsets, {&always, 1}}, budget, 0);
+        add_sums(block, values.subspan(first, cells), {bits, Choices::bytes(width)}, sums);
+    }
 }
 
 // How fast the objective rises when labels are given to a share of rows: the slope of the metric

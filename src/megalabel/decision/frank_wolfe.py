@@ -113,7 +113,7 @@ class FrankWolfe(Shortlisted):
         truth: str = "probabilities",
         randomised: bool = True,
         iterations: int = 100,
-        tolerance: float = 3e-7,
+        tolerance: float = 1e-6,
         seed: int = 0,
     ) -> None:
         self.metric = metric

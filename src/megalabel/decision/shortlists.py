@@ -15,7 +15,7 @@ from megalabel.errors import ParameterError, ShapeError
 BUDGETS = ("exactly", "at-most", "expected")
 BUDGET: Check = one_of(*BUDGETS)
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)
-_CELLS = 1 << 20  # of a shortlist at a time, so that no second copy of it is made
+_CELLS = 1 << 18  # of a shortlist at a time, so that no second copy of it is made
 
 
 class Shortlisted(Decision):
@@ -62,7 +62,9 @@ def unpacked(chosen: np.ndarray, width: int) -> np.ndarray:
 
 def chosen_ranking(ranking: Ranking, chosen: np.ndarray, k: int | None = None) -> Ranking:
     """The chosen candidates of a shortlist as a ranking, best first, k wide."""
-    counts = _ONES[chosen].sum(axis=1, dtype=np.int64)
+    counts = np.empty(len(ranking), np.int32)
+    for rows in row_blocks(ranking):
+        _ONES[chosen[rows]].sum(axis=1, out=counts[rows])
     width = int(counts.max(initial=1)) if k is None else min(k, ranking.k)
     ids = np.full((len(ranking), width), len(ranking.labels), np.int32)
     scores = np.full((len(ranking), width), -np.inf, np.float32)

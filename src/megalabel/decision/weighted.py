@@ -202,10 +202,7 @@ def rule_sums(
     """For each label, over the candidates that one rule (2, labels) of weights and offsets
     chooses: the sum of values, as in `label_sums`, and how many; (2, labels)."""
     sums = np.zeros((len(ranking.labels), 2))
-    for rows in row_blocks(ranking):
-        _native.decision_rule_sums(
-            ranking.ids[rows], ranking.scores[rows], values[rows], *rule, k, floor, sums
-        )
+    _native.decision_rule_sums(ranking.ids, ranking.scores, values, *rule, k, floor, sums)
     return sums.T
 
 
