@@ -468,7 +468,7 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
     };
     const std::size_t stride = Choices::bytes(shortlist.width), width = shortlist.width;
     std::vector<std::uint8_t> bits(shortlist.rows * stride);
-    if (shortlist.labels == 0) return bits;
+    if (shortlist.labels == 0 || width == 0) return bits;
     const Choices chosen{bits, stride};
     ScratchPool<Scratch> pool;
     const auto decide = [&](std::size_t row, Scratch& s) {

@@ -24,6 +24,7 @@ from megalabel.decision import (
     pareto,
 )
 from megalabel.decision.metric import metric_of
+from megalabel.decision.weighted import rule_sums
 from megalabel.errors import NotFittedError, ParameterError, ShapeError
 
 RATIOS = [name for name in METRICS if name != "coverage"]
@@ -324,6 +325,48 @@ def test_madow_keeps_the_shares_and_the_number():
     assert (given.sum(axis=1) == 2).all()
     chosen = np.array([top(scores[:1] * w, 2)[0] for w in weights.T])
     np.testing.assert_allclose(given.mean(0), shares @ chosen, atol=4 * 0.5 / np.sqrt(n))
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_frank_wolfe_says_what_its_mixture_is_worth(name):
+    eta = seeded()
+    rule = FrankWolfe(name, k=3).fit(ranked(eta))
+    assert rule.shares_.sum() == pytest.approx(1)
+    assert (rule.shares_ > 0).all()
+    mixed = np.zeros_like(eta)  # how often each text is given each label
+    for weights, offsets, share in zip(rule.weights_.T, rule.offsets_.T, rule.shares_, strict=True):
+        mixed += share * top(weights.astype(np.float64) * eta + offsets, 3)
+    tp, given, positives = (mixed * eta).mean(0), mixed.mean(0), eta.mean(0)
+    entries = (tp, given - tp, positives - tp, 1 - given - positives + tp)
+    expected = metric_of(name)(*np.maximum(entries, 0)).mean()
+    assert rule.values_[-1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("counted", [np.float32, np.uint8])
+@pytest.mark.parametrize("floor", [-np.inf, 0.2])
+def test_sums_of_a_rule_are_those_of_the_slow_twin(counted, floor):
+    random = np.random.default_rng(0)
+    n, m, width, k = 20_000, 12, 9, 4
+    ids = random.permuted(np.tile(np.arange(m + 2), (n, 1)), axis=1)[:, :width].astype(np.int32)
+    ids[ids > m] = -1  # padding, above and below
+    scores = random.integers(0, 8, ids.shape).astype(np.float32) / 8  # many ties
+    values = scores if counted is np.float32 else (scores > 0.4).astype(np.uint8)
+    rule = random.integers(1, 5, (2, m)).astype(np.float32) / 4
+    ranking = Ranking(np.where(ids < 0, m, ids), scores, LabelSet.numbered(m))
+    expected = np.zeros((2, m))
+    for row, p, counts in zip(ranking.ids, ranking.scores, values, strict=True):
+        sums = np.where(row < m, rule[0].take(row, mode="clip") * p, -np.inf)
+        sums = sums + rule[1].take(row, mode="clip")
+        for j in np.argsort(-sums, kind="stable")[:k]:
+            if sums[j] > floor:
+                expected[:, row[j]] += counts[j], 1
+    before = megalabel.get_threads()
+    try:
+        for threads in (1, 3):
+            megalabel.set_threads(threads)
+            np.testing.assert_array_equal(rule_sums(ranking, values, rule, k, floor), expected)
+    finally:
+        megalabel.set_threads(before)
 
 
 def test_frank_wolfe_serves_texts_it_has_not_seen():

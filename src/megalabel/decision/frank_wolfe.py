@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from mmap import mmap
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ _REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length i
 _PATIENCE = 3  # rules in a row, by ever sharper slopes, that gain nothing
 # in which (tp, fp, fn, tn) move when hits are added, and when texts are given the label in vain
 _DIRECTIONS = np.array([[1.0, -1.0, -1.0, 1.0], [0.0, 1.0, 0.0, -1.0]])
-_LABELS = 1 << 14  # at a time, so that what is computed on the way stays in the cache
+_LABELS = 1 << 13  # at a time, so that what is computed on the way stays in the cache
 
 
 class FrankWolfe(Shortlisted):
@@ -253,7 +254,7 @@ class _Problem:
         floor = -np.inf if self.rule.budget == "exactly" else 0.0
         sums = rule_sums(self.ranking, self.values, rule, k, floor)
         sums /= self.n
-        return np.ascontiguousarray(sums, np.float32)
+        return _on_own_pages(sums)
 
     def value(self, outcome: np.ndarray) -> float:
         """The objective."""
@@ -311,10 +312,11 @@ class _Problem:
         return found
 
     def best_rule(self, slopes: np.ndarray) -> np.ndarray:
-        """The rule that is best for slopes."""
+        """The rule that is best for slopes, which are brought to its scale."""
         largest = max(slopes.max(initial=0), -slopes.min(initial=0))
         # the order of labels is the same, and float32 holds it
-        return self.priced((slopes / (largest or 1)).astype(np.float32))
+        slopes /= largest or 1
+        return self.priced(_on_own_pages(slopes))
 
     def priced(self, rule: np.ndarray) -> np.ndarray:
         """With the price at which k labels a text are given on average, if asked for."""
@@ -324,6 +326,18 @@ class _Problem:
         return rule
 
 
+def _on_own_pages(array: np.ndarray) -> np.ndarray:
+    """As float32 in memory that goes back to the system with the array.
+
+    Rules and outcomes come and go one by one: among other arrays they would leave gaps that
+    nothing fills.
+    """
+    copy = np.frombuffer(mmap(-1, max(1, 4 * array.size)), np.float32, array.size)
+    copy = copy.reshape(array.shape)
+    copy[:] = array
+    return copy
+
+
 def _between(
     at: np.ndarray, start: np.ndarray, end: np.ndarray, length: float, block: slice
 ) -> np.ndarray:
@@ -331,7 +345,8 @@ def _between(
     moved: np.ndarray = np.subtract(end[:, block], start[:, block], dtype=np.float64)
     moved *= length
     moved += at[:, block]
-    return np.maximum(moved, 0, out=moved)
+    np.maximum(moved, 0, out=moved)
+    return moved
 
 
 def _best_length(value: Callable[[float], float], longest: float) -> tuple[float, float]:
