@@ -13,6 +13,7 @@
 #include "chunks.hpp"
 #include "clustering.hpp"
 #include "decision.hpp"
+#include "effects.hpp"
 #include "evaluation.hpp"
 #include "groups.hpp"
 #include "inverted_index.hpp"
@@ -642,7 +643,7 @@ NB_MODULE(_native, m) {
     m.def("best_first_search", &best_first_search<SparseArrays>);
     m.def("best_first_search", &best_first_search<In2<float>>);
 
-    // --- metrics (metrics.hpp, evaluation.hpp)
+    // --- metrics (metrics.hpp, evaluation.hpp, effects.hpp)
     m.def(
         "ranking_hits",
         [](In2<std::int32_t> ids, std::int64_t labels, In<std::int64_t> indptr,
@@ -709,6 +710,26 @@ NB_MODULE(_native, m) {
         },
         "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a, "positive"_a, "cutoffs"_a,
         "bins"_a);
+    m.def(
+        "add_effects",
+        [](In2<double> before, std::uint64_t first_row, In2<std::int32_t> ids, In2<float> scores,
+           std::int64_t labels, In<std::int64_t> indptr, In<std::int32_t> indices,
+           In<std::uint8_t> positive, std::size_t k, In2<float> effects, In2<float> slopes,
+           std::size_t bins) {
+            auto sums = without_gil([&] {
+                return megalabel::add_effects({before.data(), before.size()}, first_row,
+                                              ranked(ids, labels), {scores.data(), scores.size()},
+                                              {span(indptr), span(indices), span(positive)}, k,
+                                              {{effects.data(), effects.size()},
+                                               effects.shape(1) / 3,
+                                               {slopes.data(), slopes.size()},
+                                               slopes.shape(1),
+                                               bins});
+            });
+            return to_numpy(std::move(sums), before.shape(0), before.shape(1));
+        },
+        "before"_a, "first_row"_a, "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a,
+        "positive"_a, "k"_a, "effects"_a, "slopes"_a, "bins"_a);
 
     // --- calibration (isotonic.hpp)
     m.def(

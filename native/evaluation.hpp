@@ -32,6 +32,40 @@ inline std::size_t sample_group(std::uint64_t row) {
     return (row ^ (row >> 31)) % sample_groups;
 }
 
+// The sums of all rows so far by group, (sample_groups, size): those `before`, of the rows up to
+// `first_row`, and what fill(row, its labels, values) says of each row of this batch.
+template <class Fill>
+std::vector<double> add_by_group(std::span<const double> before, std::uint64_t first_row,
+                                 const Truth& truth, std::size_t size, Fill&& fill) {
+    if (before.size() != sample_groups * size)
+        throw std::invalid_argument("the sums before do not fit the number of values");
+    std::vector<double> sums(before.begin(), before.end());
+    constexpr std::size_t chunk = 8192, grain = 256, group_grain = 512;
+    std::vector<double> rows(std::min(chunk, truth.rows()) * size);
+    std::vector<std::size_t> group(std::min(chunk, truth.rows()));
+    for (std::size_t begin = 0; begin < truth.rows(); begin += chunk) {
+        const std::size_t count = std::min(chunk, truth.rows() - begin);
+        parallel_for(count, grain, [&](std::size_t first, std::size_t last) {
+            RowLabels labels(truth);
+            for (std::size_t i = first; i < last; ++i) {
+                labels.load(begin + i);
+                group[i] = sample_group(first_row + begin + i);
+                fill(begin + i, labels, std::span<double>(&rows[i * size], size));
+            }
+        });
+        // a group is one thread's, which adds its rows in their order
+        parallel_for(sample_groups, group_grain, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = 0; i < count; ++i) {
+                if (group[i] < first || group[i] >= last) continue;
+                double* total = &sums[group[i] * size];
+                const double* row = &rows[i * size];
+                for (std::size_t c = 0; c < size; ++c) total[c] += row[c];
+            }
+        });
+    }
+    return sums;
+}
+
 // What is summed at each cutoff; before these come the number of rows and of positives.
 enum class RowTotal : std::size_t {
     hits,
@@ -178,42 +212,17 @@ class RowValues {
     std::vector<double> discount_, ideal_;
 };
 
-// The sums of all rows so far by group, (sample_groups, 2 + row_sum_kinds * cutoffs): those
-// `before`, of the rows up to `first_row`, and those of this batch. `scores` are probabilities or
-// empty; `weights` has a value for every label of ranking and truth, or is empty.
+// The rows' values by group, (sample_groups, 2 + row_sum_kinds * cutoffs). `scores` are
+// probabilities or empty; `weights` has a value for every label of ranking and truth, or is empty.
 inline std::vector<double> add_row_sums(std::span<const double> before, std::uint64_t first_row,
                                         const RankedView& ranked, std::span<const float> scores,
                                         const Truth& truth, std::span<const std::int64_t> cutoffs,
                                         std::span<const double> weights) {
     const RowValues values(ranked, scores, truth, cutoffs, weights);
-    const std::size_t size = values.size();
-    if (before.size() != sample_groups * size)
-        throw std::invalid_argument("the sums before do not fit the cutoffs");
-    std::vector<double> sums(before.begin(), before.end());
-    constexpr std::size_t chunk = 8192, grain = 256, group_grain = 512;
-    std::vector<double> rows(std::min(chunk, ranked.rows) * size);
-    std::vector<std::size_t> group(std::min(chunk, ranked.rows));
-    for (std::size_t begin = 0; begin < ranked.rows; begin += chunk) {
-        const std::size_t count = std::min(chunk, ranked.rows - begin);
-        parallel_for(count, grain, [&](std::size_t first, std::size_t last) {
-            RowLabels labels(truth);
-            for (std::size_t i = first; i < last; ++i) {
-                labels.load(begin + i);
-                group[i] = sample_group(first_row + begin + i);
-                values.fill(begin + i, labels, {&rows[i * size], size});
-            }
-        });
-        // a group is one thread's, which adds its rows in their order
-        parallel_for(sample_groups, group_grain, [&](std::size_t first, std::size_t last) {
-            for (std::size_t i = 0; i < count; ++i) {
-                if (group[i] < first || group[i] >= last) continue;
-                double* total = &sums[group[i] * size];
-                const double* row = &rows[i * size];
-                for (std::size_t c = 0; c < size; ++c) total[c] += row[c];
-            }
-        });
-    }
-    return sums;
+    return add_by_group(before, first_row, truth, values.size(),
+                        [&](std::size_t row, const RowLabels& labels, std::span<double> into) {
+                            values.fill(row, labels, into);
+                        });
 }
 
 // ---------------------------------------------------------------- the labels' counts
@@ -308,6 +317,15 @@ inline FineCell fine_cell(float confidence) {
     return {(bits >> 13) - first + 1, (bits & 0x7fffff) | 0x800000};
 }
 
+// The cell of a confidence, where there are so many bins of equal width.
+inline std::size_t cell_number(float confidence, std::size_t bins) {
+    if (!(confidence >= 0 && confidence <= 1))
+        throw std::invalid_argument("a score is not a probability");
+    const auto bin =
+        static_cast<std::size_t>(static_cast<double>(confidence) * static_cast<double>(bins));
+    return fine_cell(confidence).number + std::min(bin, bins - 1);
+}
+
 // The (confidence, hit) pairs between one cutoff and the next by cell: how many there are, their
 // summed significands and their hits, (cutoffs, fine_cells + bins - 1, 3). A bin holds its lower
 // end, the last one 1 too.
@@ -323,7 +341,6 @@ inline std::vector<std::int64_t> reliability_cells(const RankedView& ranked,
     if (bins == 0) throw std::invalid_argument("there must be a bin");
     const auto bucket = cutoff_of_rank(cutoffs, ranked.width);
     const std::size_t cells = fine_cells + bins - 1, size = cutoffs.size() * cells * 3;
-    const auto scale = static_cast<double>(bins);
     // as many tables as threads, handed from piece to piece
     std::mutex mutex;
     std::vector<std::unique_ptr<std::vector<std::int64_t>>> tables;
@@ -344,14 +361,10 @@ inline std::vector<std::int64_t> reliability_cells(const RankedView& ranked,
                 const auto id = ranked.ids[row * ranked.width + j];
                 if (id < 0 || id >= ranked.labels) continue;
                 const float confidence = scores[row * ranked.width + j];
-                if (!(confidence >= 0 && confidence <= 1))
-                    throw std::invalid_argument("a score is not a probability");
-                const auto bin = static_cast<std::size_t>(static_cast<double>(confidence) * scale);
-                const auto [number, significand] = fine_cell(confidence);
-                const std::size_t cell = number + std::min(bin, bins - 1);
+                const std::size_t cell = cell_number(confidence, bins);
                 std::int64_t* counts = table->data() + (bucket[j] * cells + cell) * 3;
                 counts[0] += 1;
-                counts[1] += significand;
+                counts[1] += fine_cell(confidence).significand;
                 counts[2] += labels.holds(id);
             }
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Self, TypeAlias
 
@@ -17,6 +17,8 @@ from megalabel.data.corpus import canonical
 from megalabel.data.truth import check_truth, label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import jpv
+from megalabel.metrics.batches import Batch, Batches
+from megalabel.metrics.effects import text_effects
 from megalabel.metrics.reliability import cells_at
 from megalabel.metrics.result import Evaluation
 from megalabel.metrics.tallies import Tallies
@@ -90,7 +92,7 @@ def evaluate(
         beta=beta,
         probabilities=probabilities,
     )
-    return evaluator.add(ranking, truth, excluded=excluded).result()
+    return evaluator._result([evaluator._count(ranking, truth, excluded)])
 
 
 class Evaluator:
@@ -132,6 +134,7 @@ class Evaluator:
         self._tallies: Tallies | None = None
         self._ranked_labels: LabelSet | None = None
         self._weights = np.empty(0)
+        self._batches = Batches()
 
     def add(
         self,
@@ -141,6 +144,28 @@ class Evaluator:
         excluded: csr_matrix | None = None,
     ) -> Self:
         """Count the next rows. All batches are ranked over the same labels."""
+        self._count(ranking, truth, excluded, self._batches)
+        return self
+
+    def result(self) -> Evaluation:
+        """All metrics of the rows so far."""
+        return self._result(self._batches)
+
+    def _result(self, batches: Iterable[Batch]) -> Evaluation:
+        if self._tallies is None or not self.rows:
+            raise DataError("there are no rows to evaluate")
+        tallies = replace(self._tallies)  # which does not change when more rows are added
+        tallies.effects = text_effects(tallies, batches)
+        return Evaluation(tallies.values(), self.rows, tallies=tallies)
+
+    def _count(
+        self,
+        ranking: Ranking,
+        truth: csr_matrix | Corpus,
+        excluded: csr_matrix | None,
+        batches: Batches | None = None,
+    ) -> Batch:
+        """Count rows, and put a copy of them among `batches`."""
         if self._ranked_labels is not None and ranking.labels != self._ranked_labels:
             raise DataError("this batch was ranked over other labels than those before")
         truth, labels, excluded = self._aligned(ranking, truth, excluded)
@@ -150,19 +175,13 @@ class Evaluator:
         cells = cells_at(ranking, truth, self.cutoffs) if self.probabilities else None
         arrays = truth_arrays(ranking, truth)
         scores = ranking.scores if self.probabilities else np.empty((0, 0), np.float32)
-        sums = add_row_sums(
-            tallies.sums,
-            self.rows,
-            ranking.ids,
-            scores,
-            len(ranking.labels),
-            *arrays,
-            self.cutoffs,
-            self._weights,
-        )
+        batch = Batch(self.rows, ranking.ids, scores, len(ranking.labels), *arrays)
+        sums = add_row_sums(tallies.sums, *batch, self.cutoffs, self._weights)
         counts = label_counts(
             ranking.ids, len(ranking.labels), *arrays, self.cutoffs, len(tallies.labels)
         )
+        if batches is not None:
+            batches.add(batch.top(int(self.cutoffs[-1])))
         # nothing can fail from here on, so that a refused batch leaves no trace
         steps = len(self.cutoffs)
         tallies.sums = sums
@@ -177,14 +196,7 @@ class Evaluator:
         tallies.checksum = zlib.crc32(sizes.tobytes(), tallies.checksum)
         self._tallies, self._ranked_labels = tallies, ranking.labels
         self.rows += len(ranking)
-        return self
-
-    def result(self) -> Evaluation:
-        """All metrics of the rows so far."""
-        if self._tallies is None or not self.rows:
-            raise DataError("there are no rows to evaluate")
-        tallies = replace(self._tallies)  # which does not change when more rows are added
-        return Evaluation(tallies.values(), self.rows, tallies=tallies)
+        return batch
 
     def _aligned(
         self, ranking: Ranking, truth: csr_matrix | Corpus, excluded: csr_matrix | None

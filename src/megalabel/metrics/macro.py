@@ -12,7 +12,7 @@ from megalabel.metrics.instance import ratio
 
 
 def label_metrics(
-    predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int, beta: float
+    predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int | np.ndarray, beta: float
 ) -> dict[str, np.ndarray]:
     """Metrics by name from the counts of labels, (..., labels)."""
     tp, fp, fn = hits, predicted - hits, positives - hits
@@ -31,15 +31,29 @@ def label_metrics(
     }
 
 
+def averaged_metrics(
+    predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int | np.ndarray, beta: float
+) -> dict[str, np.ndarray]:
+    """What macro metrics are the means of: those of labels, and whether they are ever hit."""
+    found = label_metrics(predicted, hits, positives, n, beta)
+    averaged = {f"macro-{name}": values for name, values in found.items()}
+    return averaged | {"coverage": (hits > 0).astype(np.float64)}
+
+
+def macro_names(beta: float) -> tuple[str, ...]:
+    """The names of macro metrics."""
+    none = np.zeros(0, np.int64)
+    return tuple(averaged_metrics(none, none, none, 0, beta))
+
+
 def macro_metrics(
     predicted: np.ndarray, hits: np.ndarray, positives: np.ndarray, n: int, beta: float
 ) -> dict[str, np.ndarray]:
-    """The means over all labels, and the share of labels that are hit, for (cutoffs, labels)."""
+    """The means over all labels, for (cutoffs, labels)."""
     found: dict[str, list[float]] = {}
     for at_cutoff in zip(predicted, hits, strict=True):  # one at a time: labels may be millions
-        for name, values in label_metrics(*at_cutoff, positives, n, beta).items():
-            found.setdefault(f"macro-{name}", []).append(float(values.mean()))
-    found["coverage"] = [float((row > 0).mean()) for row in hits]
+        for name, values in averaged_metrics(*at_cutoff, positives, n, beta).items():
+            found.setdefault(name, []).append(float(values.mean()))
     return {name: np.array(values) for name, values in found.items()}
 
 

@@ -26,18 +26,27 @@ Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
 
 class Bins(NamedTuple):
-    """Sums over bins of confidence, rising: where a bin ends, and what fell into it."""
+    """Sums over bins of confidence, rising: where a bin ends, and what fell into it.
+
+    `of_cell` is the bin of each fine cell, -1 for those that are left out.
+    """
 
     low: np.ndarray
     high: np.ndarray
     pairs: np.ndarray
     confidence: np.ndarray
     hits: np.ndarray
+    of_cell: np.ndarray
 
     def expected_calibration_error(self) -> float:
         """The gap between mean confidence and hit rate, weighted by the pairs in each bin."""
         gap = np.abs(self.confidence - self.hits).sum()
         return float(gap / max(self.pairs.sum(), 1))
+
+    def slopes(self) -> np.ndarray:
+        """By cell, whether its summed gap grows (1) or falls (-1) with the confidence of a pair."""
+        signs = np.sign(self.confidence - self.hits)
+        return np.asarray(np.append(signs, 0)[self.of_cell])
 
     def table(self) -> pa.Table:
         """As `reliability` gives it."""
@@ -129,7 +138,7 @@ def equal_width(cells: np.ndarray, bins: int = BINS) -> Bins:
         np.bincount(bin_of, weights=column, minlength=bins)
         for column in (cells[:, 0], confidence, cells[:, 2])
     )
-    return Bins(edges[:-1], edges[1:], pairs, total, hits)
+    return Bins(edges[:-1], edges[1:], pairs, total, hits, bin_of)
 
 
 def equal_mass(cells: np.ndarray) -> Bins:
@@ -141,10 +150,12 @@ def equal_mass(cells: np.ndarray) -> Bins:
     """
     _, fine = _layout(len(cells), BINS)
     filled = np.flatnonzero(cells[:, 0])
+    of_cell = np.full(len(cells), -1)
     cells, fine = cells[filled], fine[filled]
     before = np.cumsum(cells[:, 0]) - cells[:, 0]
     number = before * BINS // max(int(cells[:, 0].sum()), 1)
     _, of = np.unique(number, return_inverse=True)
+    of_cell[filled] = of
     pairs, total, hits = (
         np.bincount(of, weights=column)
         for column in (cells[:, 0], _confidences(cells, fine), cells[:, 2])
@@ -154,7 +165,11 @@ def equal_mass(cells: np.ndarray) -> Bins:
     low = start[np.flatnonzero(np.diff(of, prepend=-1))] if len(of) else start
     if len(low):
         low[0] = 0
-    return Bins(low, np.append(low[1:], 1.0)[: len(low)], pairs, total, hits)
+    return Bins(low, np.append(low[1:], 1.0)[: len(low)], pairs, total, hits, of_cell)
+
+
+CALIBRATION_ERRORS = {"ECE": equal_width, "ACE": equal_mass}
+"""The bins that each error is measured in."""
 
 
 def reliability(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.errors import ParameterError
-from megalabel.metrics.bootstrap import check_options, percentiles, sampled_sums
+from megalabel.metrics.bootstrap import check_options, percentiles
 from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import equal_volumes, label_metrics
@@ -28,7 +28,7 @@ class Evaluation(Values):
     - `per_label(k)`: counts and metrics of every label;
     - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
     - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass;
-    - `intervals()`: bootstrap confidence intervals of what is summed over texts;
+    - `intervals()`: bootstrap confidence intervals over texts;
     - `compare(other)`: differences, with a paired test where both saw the same texts;
     - `warnings`: what to beware of.
 
@@ -186,8 +186,10 @@ class Evaluation(Values):
     ) -> dict[str, tuple[float, float]]:
         """Bootstrap confidence intervals over texts, by name.
 
-        They are there for metrics made of sums over texts: not for macro metrics, coverage and
-        binned calibration errors, which a resampled test set is biased for.
+        What is made of sums over texts is measured anew on each test set that is drawn. Macro
+        metrics, coverage and binned calibration errors would be off on it, as it lacks texts that
+        are in the whole one: these are moved by what each text does to them (the jackknife), and
+        their intervals err on the wide side.
 
         Parameters
         ----------
@@ -199,23 +201,31 @@ class Evaluation(Values):
             The same seed draws the same texts.
         """
         check_options(samples, confidence)
+        indirect = self._held().indirect
         found = {}
         for name, values in self.sampled(samples=samples, seed=seed).items():
             low, high = percentiles(values, confidence)
+            if name.partition("@")[0] in indirect:  # sums of effects know no bounds
+                low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
             found[name] = (float(low), float(high))
         return found
 
     def sampled(self, *, samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
-        """The values of test sets drawn with replacement, by name: (samples,) each."""
+        """The values of test sets drawn with replacement, by name: (samples,) each.
+
+        See `intervals`; macro metrics, coverage and calibration errors may leave [0, 1].
+        """
         tallies = self._held()
-        groups = tallies.used_groups
-        pieces = [tallies.of_rows(sums) for sums in sampled_sums(groups, samples, seed)]
-        return {
+        pieces = list(tallies.sampled(samples, seed))
+        found = {
             f"{name}@{cutoff}": np.concatenate([piece[name][:, i] for piece in pieces])
             for name in pieces[0]
             for i, cutoff in enumerate(tallies.cutoffs)
-            if f"{name}@{cutoff}" in self
         }
+        for name in found:
+            if name.partition("@")[0] in tallies.indirect:
+                found[name] += self[name]
+        return {name: found[name] for name in self if name in found}
 
     def compare(
         self,
@@ -227,8 +237,8 @@ class Evaluation(Values):
     ) -> Comparison:
         """This evaluation beside another: differences and, on the same texts, a paired test.
 
-        Both are measured on the same test sets, drawn with replacement; see `intervals` for the
-        parameters and for which metrics.
+        Both are measured on the same test sets, drawn with replacement; see `intervals` for how,
+        and for the parameters.
         """
         check_options(samples, confidence)
         first = second = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -13,9 +13,10 @@ import numpy as np
 from megalabel._native import sample_groups
 from megalabel.data import LabelSet
 from megalabel.errors import DataError
+from megalabel.metrics.bootstrap import sampled_sums
 from megalabel.metrics.instance import ROW_SUMS, SUMS_BEFORE, row_metrics
-from megalabel.metrics.macro import macro_metrics
-from megalabel.metrics.reliability import CELLS, equal_mass, equal_width
+from megalabel.metrics.macro import macro_metrics, macro_names
+from megalabel.metrics.reliability import CALIBRATION_ERRORS, CELLS
 
 
 @dataclass
@@ -44,6 +45,9 @@ class Tallies:
         The reliability of the probabilities; see `megalabel.metrics.reliability.cells_at`.
     train_counts : int64 array (width,), optional
         How many training rows carry a label.
+    effects : float64 array (groups, metrics, cutoffs), optional
+        What the rows do to the metrics that are not made of sums over rows, by group; see
+        `megalabel.metrics.effects.text_effects`.
     """
 
     cutoffs: np.ndarray
@@ -57,6 +61,7 @@ class Tallies:
     weighted: bool = False
     cells: np.ndarray | None = None
     train_counts: np.ndarray | None = None
+    effects: np.ndarray | None = None
 
     @classmethod
     def empty(cls, cutoffs: np.ndarray, beta: float, labels: LabelSet) -> Self:
@@ -79,9 +84,31 @@ class Tallies:
         return int(self.sums[:, 0].sum())
 
     @property
-    def used_groups(self) -> np.ndarray:
-        """The sums of the groups that have rows: all of one row each, while there are few."""
-        return self.sums[self.sums[:, 0] > 0]
+    def indirect(self) -> tuple[str, ...]:
+        """The metrics that are not made of sums over rows."""
+        errors = () if self.cells is None else tuple(CALIBRATION_ERRORS)
+        return macro_names(self.beta) + errors
+
+    def row_sums(self, name: str) -> np.ndarray:
+        """One of `ROW_SUMS` by group: (groups, cutoffs)."""
+        start = SUMS_BEFORE + ROW_SUMS.index(name) * len(self.cutoffs)
+        return self.sums[:, start : start + len(self.cutoffs)]
+
+    def sampled(self, samples: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
+        """Metrics of test sets drawn with replacement, some sets at a time: (sets, cutoffs).
+
+        Those that are not made of sums over rows are given as what they change by.
+        """
+        used = self.sums[:, 0] > 0  # all of one row each, while there are few
+        groups, width = self.sums[used], self.sums.shape[1]
+        if self.effects is not None:
+            groups = np.hstack([groups, self.effects[used].reshape(len(groups), -1)])
+        for sums in sampled_sums(groups, samples, seed):
+            found = self.of_rows(sums[:, :width])
+            if self.effects is not None:
+                effects = sums[:, width:].reshape(-1, *self.effects.shape[1:])
+                found |= {name: effects[:, i] for i, name in enumerate(self.indirect)}
+            yield found
 
     def of_rows(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """The metrics that are made of sums over rows, from these or from a sample's."""
@@ -97,7 +124,7 @@ class Tallies:
         found = self.of_rows(self.sums.sum(axis=0))
         found |= macro_metrics(self.predicted, self.hits, self.positives, self.rows, self.beta)
         if self.cells is not None:
-            for name, bins in (("ECE", equal_width), ("ACE", equal_mass)):
+            for name, bins in CALIBRATION_ERRORS.items():
                 errors = [bins(cells).expected_calibration_error() for cells in self.cells]
                 found[name] = np.array(errors)
             found |= {name: found.pop(name) for name in ("Brier", "log-loss")}  # beside these
@@ -137,6 +164,8 @@ class Tallies:
         like = self.empty(self.cutoffs, self.beta, self.labels)
         like.train_counts = like.positives
         like.cells = np.zeros((len(self.cutoffs), CELLS, 3), np.int64)
+        shape = len(like.sums), len(self.indirect), len(self.cutoffs)
+        like.effects = np.zeros(shape)
         for field in fields(self):
             expected, found = getattr(like, field.name), getattr(self, field.name)
             if found is None or not isinstance(expected, np.ndarray):
