@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -47,31 +48,9 @@ def by_propensity(ranking: Ranking, propensities: np.ndarray) -> Ranking:
     return Ranking.from_csr(scores, max(K), ranking.labels)
 
 
-def macro(ranking: Ranking, truth: csr_matrix, k: int) -> dict[str, float]:
-    """Precision, recall and F1 of every label on average, and the share of labels ever right."""
-    top = ranking.top(k)
-    found = top.ids < len(top.labels)
-    rows = np.repeat(np.arange(len(top)), found.sum(axis=1))
-    answers = csr_matrix((np.ones(len(rows)), (rows, top.ids[found])), truth.shape)
-    hits, asked, real = (
-        np.asarray(matrix.sum(axis=0)).ravel()
-        for matrix in (answers.multiply(truth > 0), answers, truth > 0)
-    )
-    return {
-        "macro-P": np.mean(hits / np.maximum(asked, 1)),
-        "macro-R": np.mean(hits / np.maximum(real, 1)),
-        "macro-F1": np.mean(2 * hits / np.maximum(asked + real, 1)),
-        "coverage": np.mean(hits > 0),
-    }
-
-
-def everything(
-    ranking: Ranking, truth: csr_matrix, propensities: np.ndarray, names: list[str]
-) -> list[float]:
-    """The named metrics at each k."""
-    values = dict(evaluate(ranking, truth, propensities=propensities, k=K))
-    for k in K:
-        values |= {f"{name}@{k}": value for name, value in macro(ranking, truth, k).items()}
+def measured(ranking: Ranking, truth: csr_matrix, names: list[str], **options: Any) -> list[float]:
+    """The named metrics at each k, in percent; options as for `evaluate`."""
+    values = evaluate(ranking, truth, k=K, **options)
     return [100 * values[f"{name}@{k}"] for name in names for k in K]
 
 
@@ -81,10 +60,11 @@ def raw(data: Path) -> Iterator[Row]:
     for name in ("eurlex-titles", "debian-depends", "gutenberg-lcsh", "wordnet-hypernyms"):
         train, test = train_and_test(data / name)
         ranking = systems.create("xr-linear", calibrate=False).fit(train).rank(test, max(K))
-        counts = np.pad(train.label_counts, (0, len(test.labels) - len(train.labels)))
+        known = (train.label_counts, len(train))
         for model in PROPENSITIES:
-            p = label_propensities(model, counts, len(train))
-            yield f"{name}, {model}", everything(ranking, test.targets, p, raw.__doc__.split())
+            names = raw.__doc__.split()
+            values = measured(ranking, test.targets, names, train_labels=known, propensities=model)
+            yield f"{name}, {model}", values
 
 
 def head(data: Path) -> Iterator[Row]:
@@ -92,7 +72,7 @@ def head(data: Path) -> Iterator[Row]:
     for name in ("eurlex-titles", "wordnet-hypernyms"):
         train, test = train_and_test(data / name)
         truth = test.targets[:, : len(train.labels)]
-        p = label_propensities(None, train.label_counts, len(train))
+        known = (train.label_counts, len(train))
         order = np.argsort(-train.label_counts, kind="stable")
         for share in (1.0, 0.2, 0.1, 0.05):
             kept = np.sort(order[: round(share * len(order))])
@@ -101,7 +81,7 @@ def head(data: Path) -> Iterator[Row]:
             ids = np.append(kept, len(train.labels))[ranking.ids]
             ranking = Ranking(ids, ranking.scores, train.labels)
             title = f"{name}, {len(kept):,} labels"
-            yield title, everything(ranking, truth, p, head.__doc__.split())
+            yield title, measured(ranking, truth, head.__doc__.split(), train_labels=known)
 
 
 def answers(data: Path) -> Iterator[Row]:
@@ -110,7 +90,8 @@ def answers(data: Path) -> Iterator[Row]:
     truth = test.targets[:, : len(train.labels)]
     p = label_propensities(None, train.label_counts, len(train))
     for title, ranking in rankings(train, test, {"jpv": p}, cost=10.0):
-        yield f"eurlex-titles, {title}", everything(ranking, truth, p, answers.__doc__.split())
+        values = measured(ranking, truth, answers.__doc__.split(), propensities=p)
+        yield f"eurlex-titles, {title}", values
 
 
 def truth(_: Path) -> Iterator[Row]:
@@ -125,11 +106,10 @@ def truth(_: Path) -> Iterator[Row]:
         "richards": Richards.fit_to(counts, n, known, weights).propensities(counts, n),
         "jpv": label_propensities(None, counts, n),
     }
+    names = truth.__doc__.split()
     for title, ranking in rankings(train.corpus, test.corpus, models, cost=1.0):
-        names = truth.__doc__.split()
-        yield title, everything(ranking, test.complete, shop.propensities, names)
-    best = test.best(max(K))
-    yield "the best there is", everything(best, test.complete, shop.propensities, names)
+        yield title, measured(ranking, test.complete, names)
+    yield "the best there is", measured(test.best(max(K)), test.complete, names)
 
 
 def rankings(

@@ -714,14 +714,14 @@ NB_MODULE(_native, m) {
         "add_effects",
         [](In2<double> before, std::uint64_t first_row, In2<std::int32_t> ids, In2<float> scores,
            std::int64_t labels, In<std::int64_t> indptr, In<std::int32_t> indices,
-           In<std::uint8_t> positive, std::size_t k, In2<float> effects, In2<float> slopes,
-           std::size_t bins) {
+           In<std::uint8_t> positive, std::size_t k, In<std::int32_t> class_of, In2<float> of_class,
+           In2<float> slopes, std::size_t bins) {
             auto sums = without_gil([&] {
                 return megalabel::add_effects({before.data(), before.size()}, first_row,
                                               ranked(ids, labels), {scores.data(), scores.size()},
                                               {span(indptr), span(indices), span(positive)}, k,
-                                              {{effects.data(), effects.size()},
-                                               effects.shape(1) / 3,
+                                              {span(class_of),
+                                               {of_class.data(), of_class.size()},
                                                {slopes.data(), slopes.size()},
                                                slopes.shape(1),
                                                bins});
@@ -729,7 +729,7 @@ NB_MODULE(_native, m) {
             return to_numpy(std::move(sums), before.shape(0), before.shape(1));
         },
         "before"_a, "first_row"_a, "ids"_a, "scores"_a, "labels"_a, "indptr"_a, "indices"_a,
-        "positive"_a, "k"_a, "effects"_a, "slopes"_a, "bins"_a);
+        "positive"_a, "k"_a, "class_of"_a, "of_class"_a, "slopes"_a, "bins"_a);
 
     // --- calibration (isotonic.hpp)
     m.def(

@@ -4,67 +4,92 @@
 #pragma once
 
 #include "evaluation.hpp"
+#include "lanes.hpp"
 
 namespace megalabel {
 
-// What one row does to a metric at one cutoff, given all rows' counts.
+// Room for the metrics of a label.
+inline constexpr std::size_t effect_lanes = newton::lanes;
+
+// The sum of some lines of a table.
+MEGALABEL_CLONES inline void sum_lines(const float* table, const std::uint32_t* lines,
+                                       std::size_t count, float* out) {
+    newton::Vector sum = {};
+    for (std::size_t i = 0; i < count; ++i) sum += newton::vectors(table)[lines[i]];
+    *newton::vectors(out) = sum;
+}
+
+inline constexpr std::size_t most_slopes = 2;
+
+// What one row does to the metrics at one cutoff, given all rows' counts.
 struct Effects {
-    // (labels, 3, kinds): of a row that is tagged with the label and right, beyond that of a row
-    // that misses it; of one that is tagged and wrong; and of one that misses it.
-    std::span<const float> of_label;
-    std::size_t kinds;
+    // Labels of the same counts are of one class, so that the classes' effects stay in a cache.
+    std::span<const std::int32_t> class_of;
+    // (classes, 3, effect_lanes): of a row that is tagged with the label and right, beyond that of
+    // a row that misses it; of one that is tagged and wrong; and of one that misses it.
+    std::span<const float> of_class;
     // (cells, slope_kinds): of a pair in this cell, for each unit of confidence above its hit
     std::span<const float> slopes;
     std::size_t slope_kinds;
     std::size_t bins;
+
+    void check() const {
+        constexpr std::size_t stride = 3 * effect_lanes;
+        const auto classes = static_cast<std::int64_t>(of_class.size() / stride);
+        if (of_class.size() % stride != 0 ||
+            std::ranges::any_of(class_of, [&](auto c) { return c < 0 || c >= classes; }))
+            throw std::invalid_argument("labels' classes and their effects do not fit each other");
+        if (classes >= std::int64_t{1} << 30) throw std::invalid_argument("too many classes");
+        if (slope_kinds > 0 &&
+            (bins == 0 || slopes.size() != slope_kinds * (fine_cells + bins - 1)))
+            throw std::invalid_argument("slopes and cells do not fit each other");
+        if (slope_kinds > most_slopes) throw std::invalid_argument("too many slopes");
+    }
+
+    // The line of the table for a row whose label is found, wrong or missed: 0, 1 or 2.
+    std::uint32_t line(std::int32_t label, std::uint32_t what) const {
+        return 3 * static_cast<std::uint32_t>(class_of[label]) + what;
+    }
 };
 
-// The rows' effects by group, (sample_groups, kinds + slope_kinds), at the cutoff k. `scores` may
-// be empty if there are no slopes.
+// The rows' effects by group, (sample_groups, effect_lanes + slope_kinds), at the cutoff k.
+// `scores` are probabilities; they may be empty if there are no slopes.
 inline std::vector<double> add_effects(std::span<const double> before, std::uint64_t first_row,
                                        const RankedView& ranked, std::span<const float> scores,
                                        const Truth& truth, std::size_t k, const Effects& effects) {
     truth.check(ranked.rows);
-    const std::size_t kinds = effects.kinds, slope_kinds = effects.slope_kinds;
-    const std::size_t stride = 3 * kinds;
-    const std::size_t width = stride == 0 ? 0 : effects.of_label.size() / stride;
-    if (ranked.labels < 0 || static_cast<std::size_t>(ranked.labels) > width)
+    effects.check();
+    if (ranked.labels > static_cast<std::int64_t>(effects.class_of.size()))
         throw std::invalid_argument("there are fewer labels with effects than ranked ones");
-    if (slope_kinds > 0 && (scores.size() != ranked.ids.size() || effects.bins == 0 ||
-                            effects.slopes.size() != slope_kinds * (fine_cells + effects.bins - 1)))
-        throw std::invalid_argument("slopes, cells and scores do not fit each other");
+    if (effects.slope_kinds > 0 && scores.size() != ranked.ids.size())
+        throw std::invalid_argument("ids and scores differ in size");
     const std::size_t depth = std::min(k, ranked.width);
-    const float* table = effects.of_label.data();
     const auto fill = [&](std::size_t row, const RowLabels& labels, std::span<double> values) {
-        std::fill(values.begin(), values.end(), 0.0);
+        thread_local std::vector<std::uint32_t> lines;
+        lines.clear();
         for (auto label : labels.labels()) {
-            if (label < 0 || static_cast<std::size_t>(label) >= width)
+            if (label < 0 || static_cast<std::size_t>(label) >= effects.class_of.size())
                 throw std::invalid_argument("the truth holds a label without effects");
-            const float* missed = table + static_cast<std::size_t>(label) * stride + 2 * kinds;
-            for (std::size_t i = 0; i < kinds; ++i) values[i] += missed[i];
+            lines.push_back(effects.line(label, 2));
         }
-        const std::size_t begin = row * ranked.width;
-        constexpr std::size_t ahead = 8;  // labels lie anywhere in a table larger than any cache
-        for (std::size_t j = 0; j < depth; ++j) {
-            if (j + ahead < depth) {
-                const auto next = ranked.ids[begin + j + ahead];
-                if (next >= 0 && next < ranked.labels)
-                    __builtin_prefetch(table + static_cast<std::size_t>(next) * stride + kinds);
-            }
-            const auto id = ranked.ids[begin + j];
+        double gaps[most_slopes] = {};
+        for (std::size_t j = row * ranked.width; j < row * ranked.width + depth; ++j) {
+            const auto id = ranked.ids[j];
             if (id < 0 || id >= ranked.labels) continue;
             const bool hit = labels.holds(id);
-            const float* effect = table + static_cast<std::size_t>(id) * stride + (hit ? 0 : kinds);
-            for (std::size_t i = 0; i < kinds; ++i) values[i] += effect[i];
-            if (slope_kinds == 0) continue;
-            const float confidence = scores[begin + j];
-            const double gap = static_cast<double>(confidence) - (hit ? 1 : 0);
-            const float* slope =
-                effects.slopes.data() + cell_number(confidence, effects.bins) * slope_kinds;
-            for (std::size_t i = 0; i < slope_kinds; ++i) values[kinds + i] += gap * slope[i];
+            lines.push_back(effects.line(id, hit ? 0 : 1));
+            if (effects.slope_kinds == 0) continue;
+            const float* slopes =
+                effects.slopes.data() + cell_number(scores[j], effects.bins) * effects.slope_kinds;
+            const double gap = static_cast<double>(scores[j]) - (hit ? 1 : 0);
+            for (std::size_t i = 0; i < effects.slope_kinds; ++i) gaps[i] += gap * slopes[i];
         }
+        float sums[effect_lanes];
+        sum_lines(effects.of_class.data(), lines.data(), lines.size(), sums);
+        std::copy(std::begin(sums), std::end(sums), values.begin());
+        std::copy_n(gaps, effects.slope_kinds, values.begin() + effect_lanes);
     };
-    return add_by_group(before, first_row, truth, kinds + slope_kinds, fill);
+    return add_by_group(before, first_row, truth, effect_lanes + effects.slope_kinds, fill);
 }
 
 }  // namespace megalabel

@@ -478,11 +478,23 @@ class Tagger(Component):
             "mean (labels=…)"
         )
 
-    def evaluate(self, X: Any, y: Any = None, *, k: int | Sequence[int] = (1, 3, 5)) -> Evaluation:
-        """How good the ranking is on a corpus, or on texts X with their labels y."""
+    def evaluate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        k: int | Sequence[int] = (1, 3, 5),
+        ranking: Ranking | None = None,
+    ) -> Evaluation:
+        """How good the ranking is on a corpus, or on texts X with their labels y.
+
+        `ranking` is what `rank` gave for them, where it is there already.
+        """
         corpus = self._measurable(X, y)
+        if ranking is None:
+            ranking = self.rank(corpus, int(np.max(k)) + _most(corpus.excluded))
         return evaluate(
-            self.rank(corpus, int(np.max(k)) + _most(corpus.excluded)),
+            ranking,
             corpus,
             train_labels=(self.label_counts_, self.n_texts_),
             k=k,

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from megalabel import data, labels
 from megalabel.data.synthetic import generate
@@ -222,6 +223,20 @@ def test_demo_leaves_something_to_look_at(tmp_path):
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "://" not in page  # nothing is fetched from anywhere
     assert "P@1" in page
+
+
+def test_demo_of_a_corpus_without_texts(tmp_path):
+    random = np.random.default_rng(0)
+    for part in ("trn", "tst"):
+        truth = csr_matrix(random.random((60, 5)) < 0.3)
+        vectors = csr_matrix(random.random((60, 8)) * (random.random((60, 8)) < 0.5))
+        corpus = data.Corpus(features=vectors, targets=truth)
+        data.write(corpus, tmp_path / "vectors" / f"{part}.txt")
+    shown = megalabel("demo", "--data", tmp_path / "vectors", "--out", tmp_path / "out").stdout
+    assert "no texts" in shown
+    attempt = shown[shown.index("megalabel evaluate") :].split()[1:]
+    assert "macro-F1@5" in megalabel(*attempt).stdout
+    assert (tmp_path / "out" / "index.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ def test_bins_intervals_reliability_and_another_model(places):
     for words in ("equal volume", "adds to P@2", "intervals over texts", "top 2 right", "second"):
         assert words in shown
     assert "95% interval" in shown
+    intervals = shown[shown.index("intervals over texts") :]
+    assert "macro-F1@2" in intervals[: intervals.index("equal volume")]
 
 
 def test_json_is_whole(places):
@@ -56,8 +58,9 @@ def test_json_is_whole(places):
         run("evaluate", places / "knn", places / "things", "--json", "--compare", places / "prior")
     )
     assert values["macro-F1@5"] <= 100
-    low, high = values["intervals"]["P@1"]
-    assert low <= values["P@1"] <= high
+    for name in ("P@1", "macro-F1@5", "coverage@5", "ECE@3"):
+        low, high = values["intervals"][name]
+        assert low <= values[name] <= high
     assert sum(row["contribution"] for row in values["bins"]["5"]) == pytest.approx(
         values["P@5"] / 100, abs=1e-5
     )

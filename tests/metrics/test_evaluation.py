@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from megalabel import _native, get_threads, set_threads
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels import jpv
+from megalabel.labels import JPV_CONSTANTS, Jpv, jpv
 from megalabel.metrics import evaluate
 
 
@@ -326,6 +326,8 @@ def test_cutoffs_may_be_given_in_any_order():
     [
         ({"propensities": [0.5]}, ShapeError, r"\(1,\).*\(2, 2\)"),
         ({"propensities": [0.5, 0]}, ParameterError, "above 0"),
+        ({"propensities": "jpv"}, ParameterError, "train_labels"),
+        ({"propensities": "jvp", "train_labels": ([3, 1], 5)}, ParameterError, "jvp"),
         ({"propensities": [0.5, np.nan]}, ParameterError, "above 0"),
         ({"beta": 0}, ParameterError, "beta"),
         ({"train_labels": ([1], 2)}, ShapeError, r"\(1,\).*2 and the truth 2"),
@@ -396,6 +398,17 @@ def test_the_kernels_refuse_labels_and_sums_that_do_not_fit():
     for shape in ((4096, 3), (10, 17)):
         with pytest.raises(ValueError, match="sums before"):
             _native.add_row_sums(np.zeros(shape), 0, ids, none, 9, *arrays, cutoffs, weights)
+
+
+def test_propensities_by_name_by_model_or_as_they_are():
+    ranking, truth = ranked([[0], [1]], 2), matrix([{0, 1}, {1}], 2)
+    train = ([30, 10], 50)
+    expected = evaluate(ranking, truth, propensities=jpv(*train, *JPV_CONSTANTS["amazon"]))
+    for model in ("jpv-amazon", Jpv(*JPV_CONSTANTS["amazon"])):
+        found = evaluate(ranking, truth, propensities=model, train_labels=train)
+        assert found == expected
+    usual = evaluate(ranking, truth, propensities="jpv", train_labels=train)
+    assert usual == evaluate(ranking, truth, train_labels=train) != expected
 
 
 def test_own_propensities_leave_the_training_counts_to_the_bins():

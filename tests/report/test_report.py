@@ -70,14 +70,29 @@ def test_everything_is_on_the_page(tree_tagger, corpus):
     assert_self_contained(page)
     evaluation = tree_tagger.evaluate(corpus)
     assert f"{100 * evaluation['P@1']:.2f}" in page.text
-    low, high = evaluation.intervals()["P@3"]
-    assert f"{100 * low:.1f}–{100 * high:.1f}" in page.text
+    for name in ("P@3", "macro-F1@5", "coverage@1", "ECE@5"):
+        low, high = evaluation.intervals()[name]
+        assert f"{100 * low:.1f}–{100 * high:.1f}" in page.text
     for said in ("xr-linear", "TreeClassifier", "Isotonic", "max_leaf", "never seen"):
         assert said in page.text
     charts = [svg for svg in page.named("svg") if svg.get("role") == "img"]
     assert len(charts) >= 6
     assert all(svg["aria-label"] for svg in charts)
     assert "http" not in re.sub(r"http-equiv", "", report.render(tree_tagger, corpus))
+
+
+def test_texts_are_ranked_once(tree_tagger, corpus, monkeypatch):
+    ranked, rank = [], type(tree_tagger.classifier_).rank
+    monkeypatch.setattr(
+        type(tree_tagger.classifier_),
+        "rank",
+        lambda self, X, *args, **options: (
+            ranked.append(X.shape[0]) or rank(self, X, *args, **options)
+        ),
+    )
+    monkeypatch.setattr("megalabel.report.writing.SAMPLE", 10)
+    report.render(tree_tagger, corpus)
+    assert sorted(ranked) == [10, 10, len(corpus)]
 
 
 def test_the_page_is_the_same_again(tree_tagger, corpus):

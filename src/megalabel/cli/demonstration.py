@@ -68,8 +68,9 @@ def demo(
     rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
     output.show_table("", ["system", *columns], rows)
 
-    output.console.print("[bold]4.[/] some test texts and their tags (✓: a true label):")
     chosen = _examples(tagger, test)
+    said = "some test texts and their tags (✓: a true label):"
+    output.console.print(f"[bold]4.[/] {said if chosen else 'no texts to show, as there are none'}")
     for example in chosen[:3]:
         output.console.print(f"   [bold]{escape(example.text)}[/]", soft_wrap=True)
         for tag, right in zip(example.tags, example.right, strict=True):
@@ -86,9 +87,14 @@ def demo(
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
     (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, chosen))
+    model = out / "model"
+    if chosen:
+        attempt = f'tag {model} "{chosen[0].text.split(".")[0]}"'
+    else:
+        attempt = f"evaluate {model} {folder} --all --intervals"
     output.console.print(
-        f"[bold]5.[/] model in {out / 'model'}, page in {out / 'index.html'}. Try:\n"
-        f'   megalabel tag {out / "model"} "{escape(chosen[0].text.split(".")[0])}"'
+        f"[bold]5.[/] model in {model}, page in {out / 'index.html'}. Try:\n"
+        f"   megalabel {escape(attempt)}"
     )
 
 

@@ -21,53 +21,62 @@ from megalabel.metrics.macro import averaged_metrics, macro_names
 from megalabel.metrics.reliability import BINS, CALIBRATION_ERRORS
 from megalabel.metrics.tallies import Tallies
 
+LANES = 16  # as in native/effects.hpp
+
 
 def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> np.ndarray:
     """The effects of all texts, summed by group: (groups, metrics, cutoffs).
 
     The metrics are those of `Tallies.indirect`. Effects are without what all texts share.
     """
-    rows, labels = tallies.sums[:, 0], len(macro_names(tallies.beta))
+    rows, names = tallies.sums[:, 0], macro_names(tallies.beta)
     found = np.zeros((len(rows), len(tallies.indirect), len(tallies.cutoffs)))
-    for place, k in enumerate(tallies.cutoffs.tolist()):  # one at a time: labels may be millions
-        by_label, slopes = _of_labels(tallies, place), _slopes(tallies, place)
-        sums = np.zeros(found.shape[:2])
+    for place, k in enumerate(tallies.cutoffs.tolist()):
+        by_label, slopes = _by_label(tallies, place), _slopes(tallies, place)
+        sums = np.zeros((len(rows), LANES + slopes.shape[1]))
         for batch in batches:
-            sums = add_effects(sums, *batch, k, by_label, slopes, BINS)
-        if tallies.cells is not None:
-            # errors are ratios, whose denominators are the pairs of all texts
-            pairs = tallies.row_sums("predicted")[:, place]
-            errors = ratio(sums[:, labels:].sum(axis=0), pairs.sum())
-            sums[:, labels:] = ratio(sums[:, labels:] - errors * pairs[:, None], pairs.sum())
-        found[:, :, place] = sums
+            sums = add_effects(sums, *batch, k, *by_label, slopes, BINS)
+        found[:, : len(names), place] = sums[:, : len(names)] / len(tallies.labels)
+        # errors are ratios, of which the denominators are the pairs of all texts
+        gaps, pairs = sums[:, LANES:], tallies.row_sums("predicted")[:, place]
+        errors = ratio(gaps.sum(axis=0), pairs.sum())
+        found[:, len(names) :, place] = ratio(gaps - errors * pairs[:, None], pairs.sum())
     return np.asarray(found - rows[:, None, None] * (found.sum(axis=0) / rows.sum()))
 
 
-def _of_labels(tallies: Tallies, place: int) -> np.ndarray:
-    """What a row does to the macro metrics by a label of it, as the native core takes it.
+def _by_label(tallies: Tallies, place: int) -> tuple[np.ndarray, np.ndarray]:
+    """The class of each label, and what a text does to the metrics of a label of each class.
 
-    Beyond what it would do without the label: (labels, 3 * metrics), for rows where the label is
-    found (beyond what it would do if missed), wrong or missed.
+    That is beyond what a text does that neither carries the label nor is tagged with it:
+    (classes, 3 * LANES), if the label is found (beyond what it does if missed), wrong or missed.
     """
-    predicted, hits = tallies.predicted[place], tallies.hits[place]
-    positives, fewer = tallies.positives, tallies.rows - 1
-    width, names = len(positives), macro_names(tallies.beta)
-    found = np.zeros((width, 3, len(names)), np.float32)
-    missed = positives - hits
-    cases = ((hits, (1, 1, 1)), (predicted - hits, (1, 0, 0)), (missed, (0, 0, 1)))
+    class_of, predicted, hits, positives = _classes(
+        tallies.predicted[place], tallies.hits[place], tallies.positives
+    )
+    found = np.zeros((len(hits), 3, LANES), np.float32)
+    fewer, beta = tallies.rows - 1, tallies.beta
+    # where no text is without the label, it does not matter what such a text would do
+    rows = np.maximum(fewer, predicted + positives - hits)
+    otherwise = averaged_metrics(predicted, hits, positives, rows, beta)
+    cases = ((hits, (1, 1, 1)), (predicted - hits, (1, 0, 0)), (positives - hits, (0, 0, 1)))
     for case, (count, (tagged, hit, true)) in enumerate(cases):
         some = np.flatnonzero(count > 0)
-        counts = predicted[some], hits[some], positives[some]
-        # of a text without the label; where there is none, of no matter which
-        rows = np.maximum(fewer, counts[0] + counts[2] - counts[1])
-        with_it = averaged_metrics(*counts, rows, tallies.beta)
         without = averaged_metrics(
-            counts[0] - tagged, counts[1] - hit, counts[2] - true, fewer, tallies.beta
+            predicted[some] - tagged, hits[some] - hit, positives[some] - true, fewer, beta
         )
-        for i, name in enumerate(names):
-            found[some, case, i] = (with_it[name] - without[name]) / width
+        for lane, (name, values) in enumerate(without.items()):
+            found[some, case, lane] = otherwise[name][some] - values
     found[:, 0] -= found[:, 2]
-    return found.reshape(width, -1)
+    return class_of, found.reshape(-1, 3 * LANES)
+
+
+def _classes(*counts: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The class of each label, labels of the same counts being of one; and the classes' counts."""
+    class_of = np.zeros(len(counts[0]), np.int64)
+    for column in counts:
+        pairs = class_of * (int(column.max(initial=0)) + 1) + column
+        _, first, class_of = np.unique(pairs, return_index=True, return_inverse=True)
+    return class_of.astype(np.int32), *(column[first] for column in counts)
 
 
 def _slopes(tallies: Tallies, place: int) -> np.ndarray:

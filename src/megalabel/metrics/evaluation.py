@@ -16,7 +16,8 @@ from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.corpus import canonical
 from megalabel.data.truth import check_truth, label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels import jpv
+from megalabel.labels import PropensityModel, label_propensities
+from megalabel.labels.propensity import Propensities, check_propensities
 from megalabel.metrics.batches import Batch, Batches
 from megalabel.metrics.effects import text_effects
 from megalabel.metrics.reliability import cells_at
@@ -31,7 +32,7 @@ def evaluate(
     truth: csr_matrix | Corpus,
     *,
     train_labels: TrainLabels | None = None,
-    propensities: ArrayLike | None = None,
+    propensities: Propensities = None,
     k: int | Sequence[int] = (1, 3, 5),
     beta: float = 2.0,
     excluded: csr_matrix | None = None,
@@ -49,10 +50,10 @@ def evaluate(
         cannot be hit. A corpus is aligned by label ids.
     train_labels : CSR matrix, Corpus, or pair (counts, n), optional
         The training labels, or how often each occurs in n training rows. They say which labels
-        are frequent and which are rare, and give propensities by `megalabel.labels.jpv` with its
-        default constants.
-    propensities : array, optional
-        One propensity for each column of the truth, instead of those from `train_labels`.
+        are frequent and which are rare, and give propensities.
+    propensities : str, PropensityModel or array, optional
+        The model that gives propensities from `train_labels`, or its name, instead of "jpv"; or
+        a propensity for each column of the truth. See `megalabel.labels.label_propensities`.
     k : int or several
         The cutoffs.
     beta : float
@@ -118,7 +119,7 @@ class Evaluator:
         self,
         *,
         train_labels: TrainLabels | None = None,
-        propensities: ArrayLike | None = None,
+        propensities: Propensities = None,
         k: int | Sequence[int] = (1, 3, 5),
         beta: float = 2.0,
         probabilities: bool = False,
@@ -225,10 +226,8 @@ class Evaluator:
             labels = _padded(ranked, width)
         tallies = Tallies.empty(self.cutoffs, self.beta, labels)
         counts, rows = self._train_counts(labels, len(ranked))
-        if self.propensities is not None:
-            self._weights = 1 / _propensities(self.propensities, truth.shape)
-        elif counts is not None:
-            self._weights = 1 / jpv(counts, rows)
+        if counts is not None or self.propensities is not None:
+            self._weights = 1 / _propensities(self.propensities, counts, rows, truth.shape)
         tallies.train_counts = None if counts is None else counts.astype(np.int64)
         tallies.weighted = len(self._weights) > 0
         if before is not None:
@@ -284,10 +283,16 @@ def _padded(labels: LabelSet, width: int) -> LabelSet:
     return labels.extended(LabelSet([f"unknown label {i}" for i in range(len(labels), width)]))
 
 
-def _propensities(given: ArrayLike, truth: tuple[int, int]) -> np.ndarray:
-    found = np.asarray(given, dtype=np.float64)
+def _propensities(
+    given: Propensities, counts: np.ndarray | None, rows: int, truth: tuple[int, int]
+) -> np.ndarray:
+    if given is None or isinstance(given, str | PropensityModel):
+        if counts is None:
+            raise ParameterError(
+                f"give train_labels to evaluate: propensities={given!r} needs them"
+            )
+        return label_propensities(given, counts, rows)
+    found = check_propensities(given)
     if found.shape != truth[1:]:
         raise ShapeError(f"propensities are {found.shape} but the truth is {truth}")
-    if not ((found > 0) & (found <= 1)).all():
-        raise ParameterError("propensities must be above 0 and at most 1")
     return found

@@ -41,8 +41,8 @@ def headline(evaluation: Evaluation, seed: int) -> str:
     parts.append(
         paragraph(
             "In percent. Below a value is its 95 % interval, from test sets drawn anew out of "
-            "these texts; macro metrics, coverage and binned calibration errors have none, as a "
-            "resampled test set is biased for them."
+            "these texts; those of macro metrics, coverage and binned calibration errors err on "
+            "the wide side."
         )
     )
     if others:

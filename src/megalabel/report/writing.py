@@ -85,9 +85,9 @@ def render(
     tagger = model if isinstance(model, Tagger) else Tagger.load(model)
     if not len(corpus):
         raise DataError("there are no texts to report on")
-    evaluation = tagger.evaluate(corpus, k=k)
-    corpus = corpus.aligned(tagger.labels)
-    most = evaluation.cutoffs[-1]
+    corpus, most = corpus.aligned(tagger.labels), int(np.max(k))
+    ranking = _ranked(tagger, corpus, most)
+    evaluation = tagger.evaluate(corpus, k=k, ranking=ranking)
     bins = sections.frequency_bins(evaluation)
     calibrated = tagger.calibration_ is not None
     sample = corpus[np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(int)]
@@ -103,7 +103,7 @@ def render(
         "pareto": ("Precision against the tail", _pareto(tagger, sample, most)),
         "mistakes": (
             "Mistakes",
-            sections.mistaken(mistakes(_ranked(tagger, corpus, most), corpus), most, calibrated),
+            sections.mistaken(mistakes(ranking, corpus), most, calibrated),
         ),
     }
     trees = label_trees(tagger.classifier_)
