@@ -66,18 +66,19 @@ inline std::vector<double> add_effects(std::span<const double> before, std::uint
     const std::size_t depth = std::min(k, ranked.width);
     const auto fill = [&](std::size_t row, const RowLabels& labels, std::span<double> values) {
         thread_local std::vector<std::uint32_t> lines;
-        lines.clear();
+        lines.resize(std::max(lines.size(), labels.labels().size() + depth));
+        std::size_t count = 0;
         for (auto label : labels.labels()) {
             if (label < 0 || static_cast<std::size_t>(label) >= effects.class_of.size())
                 throw std::invalid_argument("the truth holds a label without effects");
-            lines.push_back(effects.line(label, 2));
+            lines[count++] = effects.line(label, 2);
         }
         double gaps[most_slopes] = {};
         for (std::size_t j = row * ranked.width; j < row * ranked.width + depth; ++j) {
             const auto id = ranked.ids[j];
             if (id < 0 || id >= ranked.labels) continue;
             const bool hit = labels.holds(id);
-            lines.push_back(effects.line(id, hit ? 0 : 1));
+            lines[count++] = effects.line(id, hit ? 0 : 1);
             if (effects.slope_kinds == 0) continue;
             const float* slopes =
                 effects.slopes.data() + cell_number(scores[j], effects.bins) * effects.slope_kinds;
@@ -85,7 +86,7 @@ inline std::vector<double> add_effects(std::span<const double> before, std::uint
             for (std::size_t i = 0; i < effects.slope_kinds; ++i) gaps[i] += gap * slopes[i];
         }
         float sums[effect_lanes];
-        sum_lines(effects.of_class.data(), lines.data(), lines.size(), sums);
+        sum_lines(effects.of_class.data(), lines.data(), count, sums);
         std::copy(std::begin(sums), std::end(sums), values.begin());
         std::copy_n(gaps, effects.slope_kinds, values.begin() + effect_lanes);
     };
