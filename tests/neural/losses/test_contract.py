@@ -131,10 +131,11 @@ def test_normalised_losses_can_be_done_from_the_positives_of_each_row(name, pick
     compact = loss.row_targets(targets.gather(1, positives), positives, mask, step=5)
     t = torch.zeros_like(scores).scatter(1, positives, compact)
     torch.testing.assert_close(t, loss.row_targets(targets, step=5))
-    total = torch.logsumexp(scores, dim=1, keepdim=True)
-    values = (t * (total - scores)).sum(dim=1)
+    cooled = scores / loss.temperature
+    total = torch.logsumexp(cooled, dim=1, keepdim=True)
+    values = (t * (total - cooled)).sum(dim=1)
     torch.testing.assert_close(values, loss(scores, targets, step=5))
-    gradient = t.sum(dim=1, keepdim=True) * torch.exp(scores - total) - t
+    gradient = (t.sum(dim=1, keepdim=True) * torch.exp(cooled - total) - t) / loss.temperature
     torch.testing.assert_close(gradient, loss.gradient(scores, targets, step=5))
 
 

@@ -135,6 +135,7 @@ CASES = [
     *((name, given) for name in ("softmax", "contrastive", "decoupled-softmax") for given in ROWS),
     ("softmax", {"propensities": P, "correction": "unbiased", "reduction": "sum"}),
     ("contrastive", {"temperature": 2.0}),
+    ("contrastive", {"propensities": P, "correction": "unbiased", "reduction": "sum"}),
     ("decoupled-softmax", {"temperature": 1.0, "negative_weights": OTHERS}),
     *(("triplet", {**given, "negatives": 3, "margin": 1.0}) for given in ROWS),
     ("triplet", {"mining": "semi-hard", "margin": 2.0, "negatives": 1}),

@@ -39,8 +39,8 @@ class Loss(Component, ABC):
     separable: ClassVar[bool] = False
     """Whether it is a sum over labels, each by itself, so that labels can be done in chunks."""
     normalised: ClassVar[bool] = False
-    """Whether it is -Σ t log softmax, with t from `row_targets`, so that labels can be done in
-    chunks twice: first for the sum of the exponentials, then for the gradient Σt softmax - t."""
+    """Whether it is -Σ t log softmax(s / `temperature`), with t from `row_targets`, so that labels
+    can be done in chunks twice: for the sum of the exponentials, then for the gradient."""
 
     positive_weights: Weights
     propensities: ArrayLike | None

@@ -35,7 +35,6 @@ class SupervisedContrastive(Softmax):
     """
 
     name = "contrastive"
-    normalised = False  # who goes through the labels in chunks would not know the temperature
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         **Softmax.PARAMETERS,
         "temperature": number(1e-6, 1e6),

@@ -110,11 +110,11 @@ class PickLoss(Loss):
         """
         ends = picked.cumsum(dim=1)
         total = ends[:, -1:]
-        offsets = np.random.default_rng((self.seed, step)).random(len(picked))
-        start = torch.tensor(offsets[:, None], dtype=picked.dtype).to(picked.device)
-        # a row of no weight has nothing to draw; the last end is `count` exactly
-        points = (ends / total.masked_fill(total <= 0, 1) * count + start).floor()
-        drawn = points.diff(dim=1, prepend=start.floor())
+        random = np.random.default_rng((self.seed, step)).random((len(picked), 1), np.float32)
+        start = torch.from_numpy(random).to(picked)
+        # a row of no weight has nothing to draw; a start just below 1 may be rounded to it
+        points = (ends / total.masked_fill(total <= 0, 1) * count + start).floor().clamp(max=count)
+        drawn = points.diff(dim=1, prepend=torch.zeros_like(start))
         return drawn * (total / count)
 
 
