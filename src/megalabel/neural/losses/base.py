@@ -31,7 +31,7 @@ class Loss(Component, ABC):
 
     A subclass says what does not depend on the scores (`_terms`: weights, and what is drawn), the
     values and their gradient. Autograd uses that gradient too, so values need not be safe to
-    differentiate, and nothing but the scores is kept for it.
+    differentiate, and only scores and terms are kept for it.
     """
 
     name: ClassVar[str]
