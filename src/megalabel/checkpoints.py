@@ -74,6 +74,10 @@ class Steps:
         self._folder = folder / digest.hexdigest()[:16]
         self._folder.mkdir(parents=True, exist_ok=True)
 
+    def file(self, name: str) -> Path | None:
+        """Where a step may keep a file of its own; None: nothing is kept."""
+        return None if self._folder is None else self._folder / name
+
     def done(self, name: str, make: Callable[[], csr_matrix]) -> csr_matrix:
         """The matrix of a step: as kept, or made now and kept."""
         if self._folder is None:

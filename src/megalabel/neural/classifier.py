@@ -1,0 +1,117 @@
+"""What the neural classifiers share: an encoder, a trainer, and how texts become vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from megalabel.base import Classifier
+from megalabel.checkpoints import Steps
+from megalabel.errors import DataError
+from megalabel.neural.batches import lengths_of, rows_on
+from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.tokens import Tokens
+from megalabel.neural.trainer import Trainer, pick_device
+from megalabel.progress import progress
+
+_AT_ONCE = 64  # texts encoded together; on a GPU, four times as many
+
+
+class NeuralClassifier(Classifier):
+    """A classifier over an encoder that is trained with it.
+
+    Subclasses have the parameters `encoder` and `trainer`, and learn `encoder_`.
+    """
+
+    encoder: Encoder
+    trainer: Trainer | None
+    encoder_: Encoder
+
+    _module: EncoderModule | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether vectors will not do: the encoder reads the tokens of texts."""
+        return self.encoder.reads == "tokens"
+
+    def check_rows(self, X: Any) -> None:
+        """Raise an error unless X is what the encoder reads."""
+        if self.reads_texts != isinstance(X, Tokens):
+            wanted = "the tokens of a Tokenizer" if self.reads_texts else "a matrix of words"
+            raise DataError(
+                f"{type(self).__name__} with {type(self.encoder).__name__} reads {wanted}, "
+                f"not {type(X).__name__}"
+            )
+
+    def steps(self, X: Any, Y: csr_matrix, *more: np.ndarray) -> Steps:
+        """The steps of this fit, for checkpoints."""
+        parts = [X.ids, X.indptr] if isinstance(X, Tokens) else [X]
+        return Steps(self, *parts, Y, *more)
+
+    @property
+    def training(self) -> Trainer:
+        """The trainer, or one with the defaults."""
+        return Trainer() if self.trainer is None else self.trainer
+
+    def device(self) -> torch.device:
+        """Where answers are computed: on a GPU where there is one."""
+        wanted = pick_device(self.training.device)
+        return wanted if wanted.type == "cpu" or torch.cuda.is_available() else pick_device("cpu")
+
+    def module(self) -> EncoderModule:
+        """The trained encoder, on its device."""
+        if self._module is None:
+            self._module = self.encoder_.module().to(self.device())
+        return self._module
+
+    def restore(self, learned: Any) -> None:
+        """Take the learned state back; the module is made when it is first asked."""
+        super().restore(learned)
+        self._module = None
+        if not isinstance(self.encoder_, Encoder):
+            raise ValueError(f"encoder_ of {type(self).__name__} is not an encoder")
+
+
+@torch.inference_mode()
+def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None) -> np.ndarray:
+    """The vectors of all rows, float32; `what(inputs)` in place of the module's own forward.
+
+    Rows of like length are taken together, and each batch has the same number of rows, so that a
+    row's vector hardly depends on which others are asked for.
+    """
+    device = next(module.parameters()).device
+    size = _AT_ONCE * (4 if device.type == "cuda" else 1)
+    order = np.argsort(lengths_of(X), kind="stable")
+    forward = module if what is None else what
+    parts: list[Tensor] = []
+    was_training = module.training
+    module.eval()
+    with progress("encoding texts", len(order)) as bar, trainer.arithmetic():
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            parts.append(forward(rows_on(X, rows, device)).float().cpu())
+            bar.advance(len(rows))
+    module.train(was_training)
+    if not parts:
+        return np.zeros((0, module.width), np.float32)
+    made = np.empty((len(order), parts[0].shape[1]), np.float32)
+    made[order] = torch.cat(parts).numpy()
+    return made
+
+
+def held_out_rows(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from, and rows to choose the best state by; none of few."""
+    order = np.random.default_rng(seed).permutation(n)
+    count = int(n * share)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+def precision_at(ids: np.ndarray, Y: csr_matrix, k: int = 1) -> float:
+    """P@k of label numbers (rows, at least k)."""
+    rows = np.repeat(np.arange(len(ids)), min(k, ids.shape[1]))
+    found = np.asarray((Y > 0)[rows, ids[:, :k].ravel()]).ravel()
+    return float(found.sum()) / max(1, len(ids) * k)

@@ -1,0 +1,136 @@
+"""PretrainedEncoder: any Hugging Face encoder, by name or folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from megalabel.base import boolean, instance, integer, one_of, sequence_of
+from megalabel.errors import ParameterError
+from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
+from megalabel.neural.hub import from_hub
+from megalabel.neural.tokens import TokenBatch
+
+
+class PretrainedEncoder(Encoder):
+    """A transformer of the Hugging Face hub, or of a folder.
+
+    Weights are read from safetensors only, and code that comes with a model is not run unless
+    `trust_remote_code` says so. What was learned is kept with the model: to answer, the source is
+    not needed any more.
+
+    Parameters
+    ----------
+    source : str
+        The name or the folder of a model; folders of sentence-transformers are read too.
+    pooling : "auto", "first", "last", "mean" or "max"
+        How the states of a text's tokens become its vector. "auto": as a sentence-transformers
+        folder says, else the mean.
+    layers : list of int
+        The layers whose vectors are put side by side: -1 is the last, 0 the embeddings.
+    trust_remote_code : bool
+        Whether to run Python code that comes with the model.
+    """
+
+    PARAMETERS = {  # noqa: RUF012
+        "source": instance(str),
+        "pooling": one_of("auto", "first", "last", "mean", "max"),
+        "layers": sequence_of(integer()),
+        "trust_remote_code": boolean(),
+    }
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        pooling: str = "auto",
+        layers: Sequence[int] = (-1,),
+        trust_remote_code: bool = False,
+    ) -> None:
+        self.source = source
+        self.pooling = pooling
+        self.layers = layers
+        self.trust_remote_code = trust_remote_code
+
+    def begin(self, X: Any, seed: int) -> EncoderModule:
+        """The model with its pre-trained weights."""
+        from transformers import AutoModel
+
+        self.check_parameters()
+        options = {"trust_remote_code": self.trust_remote_code, "use_safetensors": True}
+        model = from_hub(AutoModel, self.source, **options, dtype=torch.float32)
+        how = self.pooling if self.pooling != "auto" else _pooling_of(Path(self.source))
+        return _Transformer(model, how, self.layers)
+
+    def describe(self, module: EncoderModule) -> dict[str, Any]:
+        """The model's configuration, as plain data."""
+        assert isinstance(module, _Transformer)
+        config = json.loads(module.model.config.to_json_string(use_diff=False))
+        return {"config": _without_none(config), "pooling": module.pooling}
+
+    def rebuild(self, about: Mapping[str, Any]) -> EncoderModule:
+        """The model of a configuration, without its weights."""
+        from transformers import AutoConfig, AutoModel
+
+        if not isinstance(about.get("config"), dict) or not isinstance(about.get("pooling"), str):
+            raise ValueError("about_ of PretrainedEncoder must hold config and pooling")
+        config = dict(about["config"])
+        if "auto_map" in config and not self.trust_remote_code:
+            raise ParameterError("this model brings code of its own, which is not run unasked")
+        made = AutoConfig.for_model(config.pop("model_type"), **config)
+        return _Transformer(AutoModel.from_config(made), about["pooling"], self.layers)
+
+
+class _Transformer(EncoderModule):
+    def __init__(self, model: Any, pooling: str, layers: Sequence[int]) -> None:
+        super().__init__()
+        self.model, self.pooling = model, pooling
+        self.depth = int(model.config.num_hidden_layers)
+        self.layers = [layer % (self.depth + 1) for layer in layers]
+        if not self.layers or any(not -self.depth - 1 <= x <= self.depth for x in layers):
+            raise ParameterError(
+                f"layers must be some of -{self.depth + 1} to {self.depth}, not {list(layers)}"
+            )
+        self.width = int(model.config.hidden_size) * len(self.layers)
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None  # never read: the pooling is ours
+
+    def forward(self, inputs: TokenBatch) -> Tensor:
+        if self.layers == [self.depth]:
+            states = [self._run(inputs).last_hidden_state]
+        else:
+            every = self.hidden(inputs)
+            states = [every[layer] for layer in self.layers]
+        return torch.cat([pooled(s, inputs.mask, self.pooling) for s in states], 1)
+
+    def hidden(self, inputs: TokenBatch) -> list[Tensor]:
+        return list(self._run(inputs, output_hidden_states=True).hidden_states)
+
+    def checkpoint_gradients(self) -> None:
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def _run(self, inputs: TokenBatch, **options: Any) -> Any:
+        return self.model(input_ids=inputs.ids, attention_mask=inputs.mask.long(), **options)
+
+
+def _pooling_of(folder: Path) -> str:
+    """What a sentence-transformers folder says; the mean where it says nothing."""
+    try:
+        said = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    except (OSError, ValueError):
+        return "mean"
+    names = {"cls_token": "first", "lasttoken": "last", "max_tokens": "max"}
+    chosen = [how for name, how in names.items() if said.get(f"pooling_mode_{name}")]
+    return chosen[0] if chosen else "mean"
+
+
+def _without_none(value: Any) -> Any:
+    """Plain data that can be kept in a model folder."""
+    if isinstance(value, dict):
+        return {str(k): _without_none(v) for k, v in value.items() if not str(k).startswith("$")}
+    return [_without_none(v) for v in value] if isinstance(value, list) else value

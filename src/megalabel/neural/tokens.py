@@ -1,0 +1,265 @@
+"""Tokens: texts as rows of token numbers; and Tokenizer, the featurizer that makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from megalabel.base import Featurizer, boolean, instance, integer, one_of
+from megalabel.errors import DataError
+from megalabel.features.inputs import text_batches
+from megalabel.neural.hub import from_hub
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 16_384  # texts tokenised in one call
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Texts of a batch on the device, padded to the longest."""
+
+    ids: Tensor
+    """(rows, length) int64."""
+    mask: Tensor
+    """(rows, length) bool: where a token is."""
+
+
+class Tokens:
+    """Rows of token numbers, of any lengths; rows are picked as those of a matrix are.
+
+    Parameters
+    ----------
+    ids : int32 array
+        The tokens of all rows in a row; it may be mapped from disk.
+    indptr : int64 array (rows + 1,)
+        Where each row starts.
+    vocabulary : int
+        How many tokens there are.
+    pad : int
+        The token that stands for none.
+
+    Examples
+    --------
+    >>> tokens = Tokens(np.array([5, 6, 7], np.int32), np.array([0, 1, 3]), vocabulary=9)
+    >>> tokens[[1]].ids, tokens.shape
+    (array([6, 7], dtype=int32), (2, 9))
+    """
+
+    def __init__(self, ids: np.ndarray, indptr: np.ndarray, vocabulary: int, pad: int = 0) -> None:
+        self.ids, self.indptr, self.vocabulary, self.pad = ids, indptr, vocabulary, pad
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and the number of different tokens."""
+        return len(self), self.vocabulary
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens each row has."""
+        return np.diff(self.indptr)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, rows: Any) -> Tokens:
+        chosen = np.arange(len(self))[rows]
+        lengths = self.lengths[chosen]
+        indptr = np.append(0, np.cumsum(lengths))
+        at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return Tokens(np.asarray(self.ids[at]), indptr, self.vocabulary, self.pad)
+
+    def batch(self, rows: np.ndarray, device: torch.device) -> TokenBatch:
+        """Some rows, padded, on the device; a row without tokens gets one of padding."""
+        part = self[rows]
+        lengths = part.lengths
+        width = max(1, int(lengths.max(initial=1)))
+        mask = np.arange(width) < lengths[:, None]
+        ids = np.full(mask.shape, self.pad, np.int64)
+        ids[mask] = part.ids
+        mask[:, 0] = True
+        moved = (torch.from_numpy(array).to(device, non_blocking=True) for array in (ids, mask))
+        return TokenBatch(*moved)
+
+
+class Tokenizer(Featurizer):
+    """Texts to tokens: by the tokenizer of a pre-trained model, or by the words of the corpus.
+
+    Parameters
+    ----------
+    source : str, optional
+        A Hugging Face model, by name or folder, whose tokenizer is taken. None: the most frequent
+        words of the corpus, a word not among them falling into its characters.
+    max_length : int
+        Longer texts are cut.
+    vocabulary : int
+        At most so many tokens are learned, where there is no source.
+    lowercase : bool
+        Whether case is ignored, where there is no source.
+    cache : str, optional
+        A folder that keeps the tokens of corpora; they are mapped from there, and a corpus seen
+        before is not tokenised again.
+
+    Examples
+    --------
+    >>> tokens = Tokenizer().fit_transform(["red dress", "blue jeans"])
+    >>> tokens.lengths
+    array([4, 4])
+    """
+
+    PARAMETERS = {  # noqa: RUF012
+        "source": instance(str) | one_of(None),
+        "max_length": integer(2),
+        "vocabulary": integer(len(SPECIAL) + 1),
+        "lowercase": boolean(),
+        "cache": instance(str) | one_of(None),
+    }
+
+    definition_: str
+    special_: dict[str, int]
+
+    def __init__(
+        self,
+        source: str | None = None,
+        *,
+        max_length: int = 128,
+        vocabulary: int = 30_000,
+        lowercase: bool = True,
+        cache: str | None = None,
+    ) -> None:
+        self.source = source
+        self.max_length = max_length
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+        self.cache = cache
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Take the source's tokenizer, or learn the words of a corpus or of texts."""
+        self.check_parameters()
+        if self.source is None:
+            learned = self._learn(inputs)
+        else:
+            learned = _taken(self.source)
+        self.restore(learned)
+        return self
+
+    def transform(self, inputs: Any) -> Tokens:  # type: ignore[override]
+        """The tokens of each text, those that begin and end a text among them."""
+        self.check_fitted()
+        if self.cache is None:
+            return self._tokenised(inputs)
+        texts = list(text_batches(inputs))
+        digest = hashlib.sha256(f"{self.definition_}\0{self.max_length}".encode())
+        for part in texts:
+            for text in part:
+                digest.update(text.as_buffer())
+                digest.update(b"\0")
+        return _cached(Path(self.cache) / digest.hexdigest()[:20], lambda: self._tokenised(texts))
+
+    @property
+    def n_features(self) -> int:
+        """The number of different tokens."""
+        self.check_fitted()
+        return int(self._tokenizer.get_vocab_size())
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the definition back and make the tokenizer."""
+        from tokenizers import Tokenizer as Backend
+
+        definition, special = learned.get("definition_"), learned.get("special_")
+        if not isinstance(definition, str) or not isinstance(special, dict):
+            raise ValueError("a tokenizer is its definition and its special tokens")
+        try:
+            self._tokenizer = Backend.from_str(definition)
+        except Exception as error:  # the library raises nothing more specific
+            raise ValueError(f"definition_ of Tokenizer cannot be read: {error}") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.max_length)
+        super().restore(learned)
+
+    def _tokenised(self, inputs: Any) -> Tokens:
+        parts: list[np.ndarray] = []
+        lengths: list[int] = []
+        for texts in text_batches(inputs):
+            for start in range(0, len(texts), _AT_ONCE):
+                batch = texts[start : start + _AT_ONCE].to_pylist()
+                found = [made.ids for made in self._tokenizer.encode_batch_fast(batch)]
+                lengths += map(len, found)
+                parts.append(np.fromiter((i for ids in found for i in ids), np.int32))
+        indptr = np.append(0, np.cumsum(np.array(lengths, np.int64)))
+        ids = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return Tokens(ids, indptr, self.n_features, self.special_["pad"])
+
+    def _learn(self, inputs: Any) -> dict[str, Any]:
+        from tokenizers import Tokenizer as Backend
+        from tokenizers import models, normalizers, pre_tokenizers, processors
+
+        steps: list[Any] = [normalizers.NFKC()]
+        if self.lowercase:
+            steps += [normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]
+        normalise, split = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
+        words: dict[str, int] = {}
+        characters: dict[str, int] = {}
+        for texts in text_batches(inputs):
+            for text in texts.to_pylist():
+                for word, _ in split.pre_tokenize_str(normalise.normalize_str(text)):
+                    words[word] = words.get(word, 0) + 1
+        for word, count in words.items():
+            for piece in [word[0], *(f"##{c}" for c in word[1:])]:
+                characters[piece] = characters.get(piece, 0) + count
+        known = dict.fromkeys(SPECIAL)
+        # characters first: with them every word can be spelled, but they never take half the room
+        for counts, room in ((characters, self.vocabulary // 2), (words, self.vocabulary)):
+            for piece in sorted(counts, key=lambda p: (-counts[p], p)):
+                if len(known) >= room:
+                    break
+                known.setdefault(piece)
+        vocabulary = {piece: i for i, piece in enumerate(known)}
+        made = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+        made.normalizer, made.pre_tokenizer = normalise, split
+        ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+        made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, ends)
+        names = {piece.strip("[]").lower(): vocabulary[piece] for piece in SPECIAL}
+        return {"definition_": made.to_str(), "special_": names}
+
+
+def _taken(source: str) -> dict[str, Any]:
+    """The tokenizer of a pre-trained model."""
+    from transformers import AutoTokenizer
+
+    made = from_hub(AutoTokenizer, source)
+    backend = getattr(made, "backend_tokenizer", None)
+    if backend is None:
+        raise DataError(f"the tokenizer of {source} has no fast form (tokenizer.json)")
+    names = ("pad", "unk", "cls", "sep", "mask")
+    special = {name: getattr(made, f"{name}_token_id", None) for name in names}
+    special = {name: number for name, number in special.items() if number is not None}
+    special.setdefault("pad", 0)
+    return {"definition_": backend.to_str(), "special_": special}
+
+
+def _cached(folder: Path, make: Any) -> Tokens:
+    """Tokens kept in a folder, mapped; made and kept where they are not there yet."""
+    files = {name: folder / f"{name}.npy" for name in ("ids", "indptr", "about")}
+    if not files["about"].exists():  # written last
+        made: Tokens = make()
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"ids": made.ids, "indptr": made.indptr}
+        for name, array in (arrays | {"about": np.array([made.vocabulary, made.pad])}).items():
+            aside = files[name].with_suffix(f".{os.getpid()}")
+            with open(aside, "wb") as file:
+                np.save(file, array)
+            aside.replace(files[name])
+    ids, indptr = (np.load(files[name], mmap_mode="r") for name in ("ids", "indptr"))
+    vocabulary, pad = np.load(files["about"]).tolist()
+    return Tokens(ids, np.asarray(indptr), vocabulary, pad)

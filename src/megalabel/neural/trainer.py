@@ -1,0 +1,450 @@
+"""Trainer: one plain loop, for every encoder and head."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+
+from megalabel.base import Check, Component, boolean, instance, integer, number, one_of
+from megalabel.checkpoints import Steps
+from megalabel.errors import DataError, MegalabelError
+from megalabel.neural.batches import Batches
+from megalabel.neural.heads import Head
+from megalabel.neural.logs import Journal
+from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
+from megalabel.progress import progress
+
+log = logging.getLogger(__name__)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """A device by name; "auto": a GPU where there is one."""
+    if name != "auto":
+        return torch.device(name)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Trainer(Component):
+    """How a model is trained: any module whose forward takes a batch and gives its mean loss.
+
+    Parameters under `encoder` learn at `learning_rate`, all others at `head_learning_rate`; a
+    head that updates itself is told its rate before each step.
+
+    Parameters
+    ----------
+    epochs : float
+        How often the rows are gone through.
+    steps : int, optional
+        In place of epochs: so many updates.
+    batch : int
+        Rows an update; with `accumulate`, of each of its parts.
+    accumulate : int
+        Batches whose gradients are added up before the encoder is updated.
+    learning_rate, head_learning_rate : float
+    weight_decay : float
+        Of AdamW; biases and normalisations have none.
+    warmup : float
+        The share of steps in which rates rise from 0.
+    schedule : "cosine", "linear" or "constant"
+        How rates fall afterwards.
+    clip : float, optional
+        The longest gradient of the encoder.
+    precision : "auto", "bf16" or "float32"
+        "auto": bf16 where there is a GPU.
+    gradient_checkpointing : bool
+        Compute layers a second time rather than keep them: less memory, a third more time.
+    compile : bool
+        Compile the encoder (torch.compile): worth it for long trainings on a GPU.
+    average : "ema", "swa" or None
+        Answer with an average of the weights: exponential, or equal of the later epochs.
+    average_decay : float
+        Of the exponential average.
+    patience : int, optional
+        Stop after so many evaluations without a better value. With an evaluation, the best state
+        is what stays.
+    checkpoint_seconds : float
+        How often a checkpoint is kept, within `checkpoints.kept_in`.
+    log : str, optional
+        A folder for `metrics.jsonl`, and for TensorBoard where that is installed.
+    device : str
+        "auto", "cpu", "cuda", "cuda:1", …
+    seed : int
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "epochs": number(0),
+        "steps": integer(1) | one_of(None),
+        "batch": integer(1),
+        "accumulate": integer(1),
+        "learning_rate": number(0),
+        "head_learning_rate": number(0),
+        "weight_decay": number(0),
+        "warmup": number(0, 1),
+        "schedule": one_of("cosine", "linear", "constant"),
+        "clip": number(0) | one_of(None),
+        "precision": one_of("auto", "bf16", "float32"),
+        "gradient_checkpointing": boolean(),
+        "compile": boolean(),
+        "average": one_of("ema", "swa", None),
+        "average_decay": number(0, 1),
+        "patience": integer(1) | one_of(None),
+        "checkpoint_seconds": number(0),
+        "log": instance(str) | one_of(None),
+        "device": instance(str),
+        "seed": integer(0),
+    }
+
+    def __init__(
+        self,
+        *,
+        epochs: float = 10,
+        steps: int | None = None,
+        batch: int = 64,
+        accumulate: int = 1,
+        learning_rate: float = 1e-4,
+        head_learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: str = "cosine",
+        clip: float | None = 1.0,
+        precision: str = "auto",
+        gradient_checkpointing: bool = False,
+        compile: bool = False,
+        average: str | None = None,
+        average_decay: float = 0.999,
+        patience: int | None = None,
+        checkpoint_seconds: float = 60,
+        log: str | None = None,
+        device: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.epochs = epochs
+        self.steps = steps
+        self.batch = batch
+        self.accumulate = accumulate
+        self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.schedule = schedule
+        self.clip = clip
+        self.precision = precision
+        self.gradient_checkpointing = gradient_checkpointing
+        self.compile = compile
+        self.average = average
+        self.average_decay = average_decay
+        self.patience = patience
+        self.checkpoint_seconds = checkpoint_seconds
+        self.log = log
+        self.device = device
+        self.seed = seed
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device to train on."""
+        return pick_device(self.device)
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """Forward passes within run in the chosen precision."""
+        device = self.torch_device
+        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            yield
+
+    def total_steps(self, rows: int) -> int:
+        """How many updates a training on so many rows takes."""
+        if self.steps is not None:
+            return self.steps
+        each = -(-rows // self.batch)
+        return max(1, math.ceil(self.epochs * each / self.accumulate))
+
+    def rate(self, step: int, total: int) -> float:
+        """What the learning rates are multiplied by at a step."""
+        rising = self.warmup * total
+        if step < rising:
+            return (step + 1) / (rising + 1)
+        if self.schedule == "constant":
+            return 1.0
+        done = (step - rising) / max(1.0, total - rising)
+        return 0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1 - done
+
+    def fit(
+        self,
+        model: nn.Module,
+        X: Any,
+        Y: Any,
+        *,
+        evaluate: Callable[[], float] | None = None,
+        steps: Steps | None = None,
+        name: str = "training",
+    ) -> list[dict[str, float]]:
+        """Train a model in place.
+
+        Parameters
+        ----------
+        model : nn.Module
+            forward(Batch) gives the mean loss of the batch.
+        X, Y
+            Rows (tokens or a sparse matrix) and their labels.
+        evaluate : callable, optional
+            How good the model is now: higher is better. It is asked after every epoch, and the
+            best state is what stays.
+        steps : checkpoints.Steps, optional
+            The fit that this training is part of: it is resumed where it was interrupted.
+        name : str
+            Of this training within that fit.
+
+        Returns
+        -------
+        history : list of dict
+            Step, loss and what `evaluate` gave, epoch by epoch.
+        """
+        self.check_parameters()
+        if not Y.shape[0]:
+            raise DataError("there is no row to train on")
+        with torch.random.fork_rng(), _advice(self):
+            return _Run(self, model, X, Y, evaluate, steps, name).train()
+
+
+class _Run:
+    """One training: what changes from step to step."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        model: nn.Module,
+        X: Any,
+        Y: Any,
+        evaluate: Callable[[], float] | None,
+        steps: Steps | None,
+        name: str,
+    ) -> None:
+        self.trainer, self.evaluate, self.name = trainer, evaluate, name
+        self.device = trainer.torch_device
+        self.model = model.to(self.device)
+        self.batches = Batches(X, Y, trainer.batch, trainer.seed, self.device)
+        self.total = trainer.total_steps(Y.shape[0])
+        self.heads = [m for m in model.modules() if isinstance(m, Head)]
+        self.optimisers = _optimisers(model, trainer)
+        self.averages = Averages(model, trainer.average, trainer.average_decay)
+        self.file = None if steps is None else steps.file(f"{name}.safetensors")
+        self.step = 0
+        self.best: tuple[float, dict[str, Tensor]] | None = None
+        self.stale = 0
+        self.history: list[dict[str, float]] = []
+        encoder = getattr(model, "encoder", None)
+        if trainer.gradient_checkpointing and encoder is not None:
+            encoder.checkpoint_gradients()
+        if trainer.compile and encoder is not None:
+            encoder.compile(dynamic=True)
+
+    def train(self) -> list[dict[str, float]]:
+        self._resume()
+        trainer = self.trainer
+        each = max(1, math.ceil(len(self.batches) / trainer.accumulate))  # steps an epoch
+        rows = self.batches.from_step(self.step * trainer.accumulate)
+        kept = time.monotonic()
+        summed, counted = torch.zeros((), device=self.device), 0
+        self.model.train()
+        with Journal(trainer.log, self.name) as journal, progress(self.name, self.total) as bar:
+            bar.advance(self.step)
+            while self.step < self.total and not self._gave_up():
+                loss = self._update(rows)
+                summed, counted = summed + loss, counted + 1
+                self.step += 1
+                bar.advance()
+                if self.step % each == 0 or self.step == self.total:
+                    record = self._after_epoch(float(summed) / counted)
+                    summed, counted = torch.zeros((), device=self.device), 0
+                    self.history.append(record)
+                    journal.write(record)
+                if self.file is not None and (
+                    time.monotonic() - kept >= trainer.checkpoint_seconds
+                    or self.step == self.total
+                ):
+                    self._keep()
+                    kept = time.monotonic()
+        if self.best is not None:
+            self.model.load_state_dict(self.best[1])
+        else:
+            self.averages.use()
+        self.model.eval()
+        return self.history
+
+    def _update(self, rows: Iterator[np.ndarray]) -> Tensor:
+        """One step: the gradients of `accumulate` batches, and the optimisers' move."""
+        trainer = self.trainer
+        factor = trainer.rate(self.step, self.total)
+        for head in self.heads:
+            head.learning_rate = trainer.head_learning_rate * factor
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["base"] * factor
+        # random draws depend on the step alone, so a resumed training goes on as it would have
+        torch.manual_seed(hash((trainer.seed, self.step)) & 0x7FFFFFFF)
+        summed = torch.zeros((), device=self.device)
+        for _ in range(trainer.accumulate):
+            chosen, share = _own_share(next(rows))
+            with trainer.arithmetic():
+                loss = self.model(self.batches.of(chosen))
+            (loss * (share / trainer.accumulate)).backward()
+            summed += loss.detach() / trainer.accumulate
+        _sum_gradients(self.model)
+        if not torch.isfinite(summed):
+            raise MegalabelError(
+                f"the loss is {summed.item()} at step {self.step + 1}: lower learning_rate "
+                f"({trainer.learning_rate}) or head_learning_rate ({trainer.head_learning_rate})"
+            )
+        if trainer.clip is not None:
+            dense = [p for p in self.model.parameters() if p.grad is not None]
+            nn.utils.clip_grad_norm_([p for p in dense if not p.grad.is_sparse], trainer.clip)
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        if trainer.average == "ema":
+            self.averages.update()
+        return summed
+
+    def _after_epoch(self, loss: float) -> dict[str, float]:
+        record = {"step": self.step, "loss": loss}
+        if self.trainer.average == "swa" and self.step > self.total / 2:
+            self.averages.update()
+        if self.evaluate is not None:
+            with self.averages.in_use():
+                self.model.eval()
+                value = self.evaluate()
+                record["value"] = value
+                if self.best is None or value > self.best[0]:
+                    state = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+                    self.best, self.stale = (value, state), 0
+                else:
+                    self.stale += 1
+            self.model.train()
+        log.info("%s: %s", self.name, ", ".join(f"{k} {v:.5g}" for k, v in record.items()))
+        return record
+
+    def _gave_up(self) -> bool:
+        patience = self.trainer.patience
+        return patience is not None and self.stale >= patience
+
+    def _keep(self) -> None:
+        assert self.file is not None
+        if distributed.is_initialized() and distributed.get_rank():
+            return
+        about = {"step": self.step, "stale": self.stale, "history": self.history}
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.averages.state().items()}
+        for i, optimiser in enumerate(self.optimisers):
+            for number_, values in optimiser.state_dict()["state"].items():
+                for key, value in values.items():
+                    tensors[f"optimiser.{i}.{number_}.{key}"] = torch.as_tensor(value)
+        if self.best is not None:
+            about["best"] = self.best[0]
+            tensors |= {f"best.{k}": v for k, v in self.best[1].items()}
+        save_snapshot(self.file, tensors, about)
+
+    def _resume(self) -> None:
+        if self.file is None or (found := load_snapshot(self.file, self.device)) is None:
+            return
+        tensors, about = found
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            start = len(prefix) + 1
+            return {k[start:]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
+
+        self.model.load_state_dict(part("model"))
+        self.averages.load(part("average"))
+        for i, optimiser in enumerate(self.optimisers):
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, value in part(f"optimiser.{i}").items():
+                number_, _, what = key.partition(".")
+                state.setdefault(int(number_), {})[what] = value
+            optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+        self.step, self.stale, self.history = about["step"], about["stale"], about["history"]
+        if "best" in about:
+            self.best = about["best"], part("best")
+        log.info("%s goes on from step %d of %d", self.name, self.step, self.total)
+
+
+def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
+    """AdamW for the encoder and what is dense beside it, SparseAdam for tables of which a step
+    touches some rows."""
+    sparse = {
+        id(p)
+        for m in model.modules()
+        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
+        for p in m.parameters()
+    }
+    dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    sparse_groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        own = name.startswith("encoder.")
+        rate = trainer.learning_rate if own else trainer.head_learning_rate
+        if id(parameter) in sparse:
+            sparse_groups.setdefault(rate, []).append(parameter)
+        else:
+            decay = trainer.weight_decay if parameter.ndim > 1 else 0.0
+            dense_groups.setdefault((rate, decay), []).append(parameter)
+    made: list[torch.optim.Optimizer] = []
+    if dense_groups:
+        groups = [
+            {"params": ps, "lr": rate, "base": rate, "weight_decay": decay}
+            for (rate, decay), ps in dense_groups.items()
+        ]
+        made.append(torch.optim.AdamW(groups))
+    if sparse_groups:
+        made.append(
+            torch.optim.SparseAdam(
+                [{"params": ps, "lr": rate, "base": rate} for rate, ps in sparse_groups.items()]
+            )
+        )
+    return made
+
+
+def _own_share(rows: np.ndarray) -> tuple[np.ndarray, float]:
+    """The rows of a batch that this process takes, and how much their mean counts."""
+    if not distributed.is_initialized():
+        return rows, 1.0
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    own = rows[rank::world]
+    return own, len(own) / len(rows)
+
+
+def _sum_gradients(model: nn.Module) -> None:
+    """Add up the gradients of all processes."""
+    if not distributed.is_initialized():
+        return
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            distributed.all_reduce(parameter.grad)
+
+
+@contextmanager
+def _advice(trainer: Trainer) -> Iterator[None]:
+    """An out-of-memory error as advice."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
+        half = max(1, trainer.batch // 2)
+        ways = [f"batch={half} with accumulate={2 * trainer.accumulate} learns the same"]
+        if not trainer.gradient_checkpointing:
+            ways.append("gradient_checkpointing=True keeps far less of the encoder")
+        ways.append("a smaller max_length or encoder needs less")
+        raise MegalabelError(
+            f"the GPU's {total:.0f} GiB do not suffice for batches of {trainer.batch}: "
+            + "; ".join(ways)
+        ) from error
