@@ -268,6 +268,11 @@ class Classifier(Component, ABC):
     labels_: LabelSet
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
+        return False
+
+    @property
     def reads_labels(self) -> bool:
         """Whether fit takes `label_features` too: a row for the text of each label."""
         return False

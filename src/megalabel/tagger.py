@@ -163,6 +163,11 @@ class Tagger(Component):
         started = time.perf_counter()
         features = self.features if self.features is not None else Tfidf()
         if corpus.texts is None and not isinstance(features, Precomputed):
+            if self.classifier.reads_texts:
+                raise DataError(
+                    f"{self.system or type(self.classifier).__name__} reads texts, but the corpus "
+                    "has vectors alone: choose a linear system"
+                )
             features = Precomputed()
         self.features_ = clone(features)
         with progress("turning texts into features"):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csc_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from megalabel import _native
 from megalabel.base import Component, boolean, check_array, integer, one_of
@@ -85,6 +85,17 @@ class LabelTree(Component):
             raise ParameterError(f"level must be from 1 to {self.depth}, not {level!r}")
         counts = np.diff(self.levels_[level - 1])
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+    def targets(self, Y: csr_matrix, depth: int) -> csr_matrix:
+        """The nodes of a level (0: below the root) that each row of Y belongs to, those above its
+        labels, with the sum of the labels' relevances."""
+        node = self.leaf_of_label
+        for starts in reversed(self.levels_[depth + 1 :]):
+            node = np.searchsorted(starts, node, side="right") - 1
+        shape = (Y.shape[0], self.level_sizes[depth])
+        found = csr_matrix((Y.data.copy(), node[Y.indices], Y.indptr.copy()), shape)
+        found.sum_duplicates()
+        return found
 
     def chain(self) -> list[csc_matrix]:
         """The tree as cluster matrices, one a level: rows are nodes, columns those of the level

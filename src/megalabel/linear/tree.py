@@ -260,15 +260,7 @@ class TreeClassifier(training.LinearClassifier):
     def targets_of_level(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
         """Which rows belong to which node of a level, those of the labels below it, and the sum of
         their relevances."""
-        node = tree.leaf_of_label
-        for starts in reversed(tree.levels_[depth + 1 :]):
-            node = np.searchsorted(starts, node, side="right") - 1
-        size = len(tree.label_of_leaf_)
-        if depth + 1 < tree.depth:
-            size = len(tree.levels_[depth + 1]) - 1
-        targets = csr_matrix((Y.data.copy(), node[Y.indices], Y.indptr.copy()), (Y.shape[0], size))
-        targets.sum_duplicates()
-        return training.scaled_rows(targets, self.relevance_norm).tocsc()
+        return training.scaled_rows(tree.targets(Y, depth), self.relevance_norm).tocsc()
 
     def matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""

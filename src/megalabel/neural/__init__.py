@@ -1,0 +1,20 @@
+"""Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
+
+from megalabel.neural.encoders import Encoder, PretrainedEncoder
+from megalabel.neural.full import FullClassifier
+from megalabel.neural.recursive import RecursiveClassifier
+from megalabel.neural.tokens import Tokenizer, Tokens
+from megalabel.neural.trainer import Trainer
+from megalabel.neural.views import TextViews, Views
+
+__all__ = [
+    "Encoder",
+    "FullClassifier",
+    "PretrainedEncoder",
+    "RecursiveClassifier",
+    "TextViews",
+    "Tokenizer",
+    "Tokens",
+    "Trainer",
+    "Views",
+]

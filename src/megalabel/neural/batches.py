@@ -63,9 +63,7 @@ class Batches:
     device : torch.device
     """
 
-    def __init__(
-        self, X: Any, Y: csr_matrix, size: int, seed: int, device: torch.device
-    ) -> None:
+    def __init__(self, X: Any, Y: csr_matrix, size: int, seed: int, device: torch.device) -> None:
         self.X, self.Y, self.size, self.seed, self.device = X, Y, size, seed, device
         self._lengths = lengths_of(X)
 
@@ -85,7 +83,7 @@ class Batches:
 
     def of(self, rows: np.ndarray) -> Batch:
         """A batch of the given rows."""
-        targets = Targets.of_rows(self.Y[rows], self.device)
+        targets = Targets.from_csr(self.Y[rows], self.device)
         return Batch(rows, rows_on(self.X, rows, self.device), targets)
 
     def from_step(self, step: int) -> Iterator[np.ndarray]:

@@ -225,7 +225,9 @@ class Tokenizer(Featurizer):
                     break
                 known.setdefault(piece)
         vocabulary = {piece: i for i, piece in enumerate(known)}
-        made = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+        made = Backend(
+            models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
+        )
         made.normalizer, made.pre_tokenizer = normalise, split
         ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
         made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, ends)

@@ -40,12 +40,14 @@ class Trainer(Component):
 
     Parameters
     ----------
-    epochs : float
-        How often the rows are gone through.
+    epochs : float, optional
+        How often the rows are gone through. None: by their number, from 50 times for up to
+        20,000 rows to 5 times for 200,000 and more.
     steps : int, optional
         In place of epochs: so many updates.
-    batch : int
-        Rows an update; with `accumulate`, of each of its parts.
+    batch : int, optional
+        Rows an update; with `accumulate`, of each of its parts. None: by their number, from 16
+        for up to 4,000 rows to 256 for 32,000 and more.
     accumulate : int
         Batches whose gradients are added up before the encoder is updated.
     learning_rate, head_learning_rate : float
@@ -80,9 +82,9 @@ class Trainer(Component):
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
-        "epochs": number(0),
+        "epochs": number(0) | one_of(None),
         "steps": integer(1) | one_of(None),
-        "batch": integer(1),
+        "batch": integer(1) | one_of(None),
         "accumulate": integer(1),
         "learning_rate": number(0),
         "head_learning_rate": number(0),
@@ -105,9 +107,9 @@ class Trainer(Component):
     def __init__(
         self,
         *,
-        epochs: float = 10,
+        epochs: float | None = None,
         steps: int | None = None,
-        batch: int = 64,
+        batch: int | None = None,
         accumulate: int = 1,
         learning_rate: float = 1e-4,
         head_learning_rate: float = 1e-3,
@@ -164,8 +166,17 @@ class Trainer(Component):
         """How many updates a training on so many rows takes."""
         if self.steps is not None:
             return self.steps
-        each = -(-rows // self.batch)
-        return max(1, math.ceil(self.epochs * each / self.accumulate))
+        each = -(-rows // self.batch_of(rows))
+        epochs = self.epochs
+        if epochs is None:
+            epochs = min(50.0, max(5.0, 1_000_000 / rows))
+        return max(1, math.ceil(epochs * each / self.accumulate))
+
+    def batch_of(self, rows: int) -> int:
+        """How many rows a batch of so many has."""
+        if self.batch is not None:
+            return self.batch
+        return int(min(256, max(16, 2 ** round(math.log2(max(1, rows) / 125)))))
 
     def rate(self, step: int, total: int) -> float:
         """What the learning rates are multiplied by at a step."""
@@ -211,7 +222,7 @@ class Trainer(Component):
         self.check_parameters()
         if not Y.shape[0]:
             raise DataError("there is no row to train on")
-        with torch.random.fork_rng(), _advice(self):
+        with torch.random.fork_rng(), _advice(self, Y.shape[0]):
             return _Run(self, model, X, Y, evaluate, steps, name).train()
 
 
@@ -231,7 +242,7 @@ class _Run:
         self.trainer, self.evaluate, self.name = trainer, evaluate, name
         self.device = trainer.torch_device
         self.model = model.to(self.device)
-        self.batches = Batches(X, Y, trainer.batch, trainer.seed, self.device)
+        self.batches = Batches(X, Y, trainer.batch_of(Y.shape[0]), trainer.seed, self.device)
         self.total = trainer.total_steps(Y.shape[0])
         self.heads = [m for m in model.modules() if isinstance(m, Head)]
         self.optimisers = _optimisers(model, trainer)
@@ -268,8 +279,7 @@ class _Run:
                     self.history.append(record)
                     journal.write(record)
                 if self.file is not None and (
-                    time.monotonic() - kept >= trainer.checkpoint_seconds
-                    or self.step == self.total
+                    time.monotonic() - kept >= trainer.checkpoint_seconds or self.step == self.total
                 ):
                     self._keep()
                     kept = time.monotonic()
@@ -433,18 +443,19 @@ def _sum_gradients(model: nn.Module) -> None:
 
 
 @contextmanager
-def _advice(trainer: Trainer) -> Iterator[None]:
+def _advice(trainer: Trainer, rows: int) -> Iterator[None]:
     """An out-of-memory error as advice."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
         total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
-        half = max(1, trainer.batch // 2)
-        ways = [f"batch={half} with accumulate={2 * trainer.accumulate} learns the same"]
+        batch = trainer.batch_of(rows)
+        ways = [
+            f"batch={max(1, batch // 2)} with accumulate={2 * trainer.accumulate} learns the same"
+        ]
         if not trainer.gradient_checkpointing:
             ways.append("gradient_checkpointing=True keeps far less of the encoder")
         ways.append("a smaller max_length or encoder needs less")
         raise MegalabelError(
-            f"the GPU's {total:.0f} GiB do not suffice for batches of {trainer.batch}: "
-            + "; ".join(ways)
+            f"the GPU's {total:.0f} GiB do not suffice for batches of {batch}: " + "; ".join(ways)
         ) from error

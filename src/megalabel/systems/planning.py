@@ -38,11 +38,15 @@ class Plan:
     """None: likewise."""
     available: int
     """Bytes of memory the machine has left for it."""
+    gpu_memory: int | None = None
+    """Peak bytes on the GPU; None: it uses none."""
+    gpu_available: int | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the memory suffices."""
-        return self.memory <= self.available
+        """Whether the memory suffices, and the GPU's."""
+        enough = self.gpu_memory is None or self.gpu_memory <= (self.gpu_available or 0)
+        return self.memory <= self.available and enough
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

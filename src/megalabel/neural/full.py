@@ -1,0 +1,247 @@
+"""FullClassifier: an encoder and one linear classifier for every label, trained end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor, distributed, nn
+
+from megalabel.base import (
+    Check,
+    boolean,
+    check_array,
+    clone,
+    instance,
+    integer,
+    number,
+    one_of,
+)
+from megalabel.data import LabelSet, Ranking
+from megalabel.linear.prior import begin, clamped
+from megalabel.neural.batches import Batch
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    encoded,
+    held_out_rows,
+    precision_at,
+)
+from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.heads import DenseHead, Head, ShardedHead
+from megalabel.neural.heads.base import best_of_chunks
+from megalabel.neural.losses import Loss
+from megalabel.neural.losses import create as create_loss
+from megalabel.neural.trainer import Trainer
+
+_SCORES = 1 << 24  # scores held at a time
+_UNSEEN = -30.0  # the bias of a label that no row has: nothing speaks for it
+
+
+class FullClassifier(NeuralClassifier):
+    """An encoder under a head of all labels, without a shortlist.
+
+    The head is trained by its own rule, in the pass that computes its gradients: neither the
+    scores of all labels nor their gradients are ever held (Jain et al. 2023; Schultheis and
+    Babbar).
+
+    Parameters
+    ----------
+    encoder : Encoder
+    trainer : Trainer, optional
+    loss : str or Loss
+        By name (`neural.losses.create`), or as it is.
+    bottleneck : int, optional
+        Labels see the text through so many numbers: for very many labels.
+    dropout : float
+        The share of a text's vector that labels do not see, in training.
+    precision : "auto", "bf16" or "float32"
+        Of the labels' weights; "auto": bf16 where there is a GPU.
+    momentum : float
+        Of the labels' weights.
+    compensate : float
+        The share of labels, the most frequent ones, whose rounding errors are carried along.
+    validation : float
+        The share of rows held out to choose the best epoch by P@1; 0: the last one stays.
+    frozen : bool
+        Leave the encoder as it is and train the labels alone.
+    seed : int
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+    weights_ : float16 array (labels, width)
+    bias_ : float32 array (labels,)
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "encoder": instance(Encoder),
+        "trainer": instance(Trainer) | one_of(None),
+        "loss": instance(str) | instance(Loss),
+        "bottleneck": integer(1) | one_of(None),
+        "dropout": number(0, 1),
+        "precision": one_of("auto", "bf16", "float32"),
+        "momentum": number(0, 1),
+        "compensate": number(0, 1),
+        "validation": number(0, 0.5),
+        "frozen": boolean(),
+        "seed": integer(0),
+    }
+
+    weights_: np.ndarray
+    bias_: np.ndarray
+    projection_: np.ndarray | None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        trainer: Trainer | None = None,
+        *,
+        loss: str | Loss = "bce",
+        bottleneck: int | None = None,
+        dropout: float = 0.5,
+        precision: str = "auto",
+        momentum: float = 0.0,
+        compensate: float = 0.0,
+        validation: float = 0.0,
+        frozen: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.trainer = trainer
+        self.loss = loss
+        self.bottleneck = bottleneck
+        self.dropout = dropout
+        self.precision = precision
+        self.momentum = momentum
+        self.compensate = compensate
+        self.validation = validation
+        self.frozen = frozen
+        self.seed = seed
+
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Train the encoder and all labels together."""
+        Y = begin(self, X, Y, labels)
+        self.check_rows(X)
+        self._module = None
+        trainer = self.training
+        device = trainer.torch_device
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            module = self.encoder.begin(X, self.seed)
+            head = self._head(self.bottleneck or module.width, counts, Y.shape[0], device)
+            model = FullModel(
+                module,
+                head,
+                bottleneck=self.bottleneck,
+                dropout=self.dropout,
+                frozen=self.frozen,
+            )
+        evaluate = None
+        if len(judged):
+            seen, truth = X[judged], Y[judged]
+
+            def evaluate() -> float:
+                features = encoded(module, seen, trainer, what=model.features)
+                ids = head.top_k(torch.from_numpy(features).to(device), 1)[1]
+                return precision_at(ids.cpu().numpy(), truth)
+
+        steps = self.steps(X, Y)
+        trainer.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps)
+        self.encoder_ = clone(self.encoder).keep(module)
+        self.weights_ = head.weights.to(torch.float16).cpu().numpy().copy()
+        self.bias_ = np.where(counts > 0, head.bias.cpu().numpy(), _UNSEEN).astype(np.float32)
+        self.projection_ = None
+        if model.projection is not None:
+            self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
+        return self
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels, with the probabilities that the sigmoid gives."""
+        self.check_fitted()
+        self.check_rows(X)
+        k = clamped(k, len(self.labels_))
+        features = torch.from_numpy(encoded(self.module(), X, self.training))
+        if self.projection_ is not None:
+            features = features @ torch.from_numpy(np.array(self.projection_)).T
+        features = features.to(self.device())
+
+        def chunks() -> Iterator[tuple[Tensor, int]]:
+            size = max(1, _SCORES // max(1, len(features)))
+            for first in range(0, len(self.labels_), size):
+                part = slice(first, first + size)
+                weights, bias = (
+                    torch.from_numpy(np.array(a[part], np.float32)).to(features.device)
+                    for a in (self.weights_, self.bias_)
+                )
+                yield torch.addmm(bias, features, weights.T), first
+
+        scores, ids = best_of_chunks(chunks(), k)
+        return Ranking(ids.cpu().numpy(), torch.sigmoid(scores).cpu().numpy(), self.labels_)
+
+    def _head(self, width: int, counts: np.ndarray, rows: int, device: torch.device) -> DenseHead:
+        loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
+        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
+        kind = ShardedHead if distributed.is_initialized() else DenseHead
+        head = kind(
+            width,
+            len(counts),
+            loss,
+            dtype=torch.bfloat16 if half else torch.float32,
+            momentum=self.momentum,
+            bias=True,
+            compensate=self.compensate,
+            label_counts=counts,
+            seed=self.seed,
+            device=device,
+        )
+        # at first every label is as likely as it is frequent: scores of 0 for all of them would
+        # throw the encoder about before it has learned anything
+        share = (counts[head.first : head.last] + 0.5) / (rows + 1)
+        head.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        return head
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the learned state back; ValueError where its parts do not fit together."""
+        super().restore(learned)
+        labels, width = len(self.labels_), self.weights_.shape[-1]
+        check_array("FullClassifier", "weights_", self.weights_, np.float16, (labels, width))
+        check_array("FullClassifier", "bias_", self.bias_, np.float32, (labels,))
+        if self.projection_ is not None:
+            check_array(
+                "FullClassifier", "projection_", self.projection_, np.float32, (width, None)
+            )
+
+
+class FullModel(nn.Module):
+    """An encoder, what narrows its vectors, and a head."""
+
+    def __init__(
+        self,
+        encoder: EncoderModule,
+        head: Head,
+        *,
+        bottleneck: int | None = None,
+        dropout: float = 0.0,
+        frozen: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder.requires_grad_(not frozen)
+        self.projection = None
+        if bottleneck is not None:
+            self.projection = nn.Linear(encoder.width, bottleneck, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.head = head
+
+    def features(self, inputs: Any) -> Tensor:
+        """The vectors that the head sees, without dropout."""
+        made = self.encoder(inputs)
+        return made if self.projection is None else self.projection(made)
+
+    def forward(self, batch: Batch) -> Tensor:
+        features = self.dropout(self.features(batch.inputs))
+        return self.head(features, batch.targets)

@@ -1,0 +1,94 @@
+"""Views: the same texts as words and as tokens, for classifiers that read both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack
+
+from megalabel.base import Featurizer, clone, instance
+from megalabel.features.rows import normalised_rows
+from megalabel.neural.tokens import Tokenizer, Tokens
+
+
+class Views:
+    """Rows as a sparse matrix of words and as tokens; picked as those of a matrix are."""
+
+    def __init__(self, words: csr_matrix, tokens: Tokens) -> None:
+        self.words, self.tokens = words, tokens
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and the number of different words."""
+        return len(self), int(self.words.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, rows: Any) -> Views:
+        return Views(self.words[rows], self.tokens[rows])
+
+
+class TextViews(Featurizer):
+    """Texts as words, weighted, and as tokens.
+
+    Parameters
+    ----------
+    words : Featurizer
+        Such as `Tfidf()`.
+    tokens : Tokenizer
+
+    Examples
+    --------
+    >>> from megalabel.features import Tfidf
+    >>> views = TextViews(Tfidf(), Tokenizer()).fit_transform(["red dress", "blue jeans"])
+    >>> views.words.shape, views.tokens.lengths
+    ((2, 4), array([4, 4]))
+    """
+
+    PARAMETERS = {"words": instance(Featurizer), "tokens": instance(Tokenizer)}  # noqa: RUF012
+
+    words_: Featurizer
+    tokens_: Tokenizer
+
+    def __init__(self, words: Featurizer, tokens: Tokenizer) -> None:
+        self.words = words
+        self.tokens = tokens
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Fit a copy of each."""
+        self.check_parameters()
+        self.words_, self.tokens_ = clone(self.words).fit(inputs), clone(self.tokens).fit(inputs)
+        return self
+
+    def transform(self, inputs: Any) -> Views:  # type: ignore[override]
+        """Both views of the texts."""
+        self.check_fitted()
+        return Views(csr_matrix(self.words_.transform(inputs)), self.tokens_.transform(inputs))
+
+    @property
+    def n_features(self) -> int:
+        """The number of different words."""
+        self.check_fitted()
+        return self.words_.n_features
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take both back."""
+        for name, kind in (("words_", type(self.words)), ("tokens_", Tokenizer)):
+            if not isinstance(learned.get(name), kind):
+                raise ValueError(f"{name} of TextViews must be a {kind.__name__}")
+        super().restore(learned)
+
+
+def joined(words: csr_matrix, vectors: np.ndarray) -> csr_matrix:
+    """Words and an encoder's vectors side by side, each of length one (Zhang et al. 2021, eq. 10).
+
+    Examples
+    --------
+    >>> joined(csr_matrix([[3.0, 0.0]]), np.array([[0.0, 2.0]])).toarray()
+    array([[1., 0., 0., 1.]], dtype=float32)
+    """
+    parts = [normalised_rows(words), csr_matrix(normalised_rows(vectors))]
+    return hstack(parts, "csr", dtype=np.float32)

@@ -1,0 +1,75 @@
+"""xr-transformer: an encoder fine-tuned down a label tree, and a linear ranker over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from megalabel.features import Tfidf
+from megalabel.linear import TreeClassifier
+from megalabel.systems import System
+from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.tagger import Tagger
+
+
+def xr_transformer(
+    *,
+    encoder: Any = None,
+    max_length: int = 128,
+    arity: int = 16,
+    max_leaf: int = 16,
+    beam: int = 5,
+    epochs: float | None = None,
+    batch: int | None = None,
+    learning_rate: float = 5e-5,
+    head_learning_rate: float = 1e-3,
+    ranker_arity: int = 16,
+    ranker_beam: int = 20,
+    cost: float = 1.0,
+    prune: float = 0.05,
+    precision: str = "int8",
+    min_df: int | float = 1,
+    device: str = "auto",
+    calibrate: bool = True,
+    seed: int = 0,
+) -> Tagger:
+    """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
+
+    `epochs` are those of each level of the tree.
+    """
+    room = neural()
+    tokens, made = encoder_parts(encoder, max_length)
+    trainer = room.Trainer(
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        weight_decay=0.0,
+        schedule="linear",
+        device=device,
+        seed=seed,
+    )
+    ranker = TreeClassifier(
+        arity=ranker_arity,
+        max_leaf=16,
+        negatives="teacher+matcher",
+        beam=ranker_beam,
+        cost=cost,
+        prune=prune,
+        precision=precision,
+        seed=seed,
+    )
+    classifier = room.RecursiveClassifier(
+        made, trainer, ranker, arity=arity, max_leaf=max_leaf, beam=beam, seed=seed
+    )
+    features = room.TextViews(Tfidf(min_df=min_df), tokens)
+    return neural_tagger(classifier, features, "xr-transformer", calibrate, seed)
+
+
+SYSTEM = System(
+    name="xr-transformer",
+    summary="an encoder fine-tuned down a label tree, then linear classifiers on words and vectors",
+    paper="Zhang et al. 2021 (XR-Transformer)",
+    cost="O(levels x epochs x texts x encoder) + a linear tree; GPU",
+    build=xr_transformer,
+    plan=plan_neural,
+)

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+from torch import nn
+
+from megalabel import checkpoints
+from megalabel.errors import DataError, MegalabelError
+from megalabel.linear import OneVsAll
+from megalabel.neural import Tokens, Trainer
+from megalabel.neural.batches import Batches
+
+
+class Model(nn.Module):
+    """A table of token vectors under a table of labels."""
+
+    def __init__(self, tokens=50, labels=7, width=8, sparse=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder = nn.EmbeddingBag(tokens, width, sparse=sparse, padding_idx=0)
+        self.dropout = nn.Dropout(0.2)
+        self.head = nn.Linear(width, labels)
+
+    def forward(self, batch):
+        ids = batch.inputs.ids
+        scores = self.head(self.dropout(self.encoder(ids)))
+        return nn.functional.binary_cross_entropy_with_logits(scores, batch.targets.dense())
+
+
+def data(rows=90, labels=7, seed=0):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, rows)
+    ids = random.integers(1, 50, lengths.sum()).astype(np.int32)
+    Y = csr_matrix((random.random((rows, labels)) < 0.3).astype(np.float32))
+    return Tokens(ids, np.append(0, np.cumsum(lengths)), 50), Y
+
+
+def state(model):
+    return {k: v.clone() for k, v in model.state_dict().items()}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def test_an_epoch_has_every_row_once_with_rows_of_like_length_together():
+    X, Y = data(rows=1000)
+    batches = Batches(X, Y, 10, seed=3, device=torch.device("cpu"))
+    order = batches.order(0)
+    assert sorted(np.concatenate(order).tolist()) == list(range(1000))
+    spread = np.mean([np.ptp(X.lengths[rows]) for rows in order])
+    assert spread < 1
+    again, other = batches.order(0), batches.order(1)
+    assert all((a == b).all() for a, b in zip(order, again, strict=True))
+    assert not all((a == b).all() for a, b in zip(order, other, strict=True))
+
+
+def test_batches_go_on_from_any_step():
+    X, Y = data()
+    batches = Batches(X, Y, 16, seed=0, device=torch.device("cpu"))
+    whole = [rows.tolist() for rows, _ in zip(batches.from_step(0), range(20), strict=False)]
+    later = [rows.tolist() for rows, _ in zip(batches.from_step(9), range(11), strict=False)]
+    assert later == whole[9:]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("average", [None, "ema", "swa"])
+def test_it_learns_and_the_seed_fixes_everything(sparse, average):
+    X, Y = data()
+    clip = None if sparse else 1.0
+    options = {"epochs": 20, "batch": 16, "learning_rate": 0.05, "head_learning_rate": 0.05}
+    trainer = Trainer(**options, clip=clip, average=average, weight_decay=0)
+    first, second = Model(sparse=sparse), Model(sparse=sparse)
+    history = trainer.fit(first, X, Y)
+    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
+    torch.manual_seed(123)  # what the caller draws does not matter, nor is it disturbed
+    before = torch.get_rng_state()
+    trainer.fit(second, X, Y)
+    assert torch.equal(before, torch.get_rng_state())
+    assert_same(state(first), state(second))
+    trainer.set_params(seed=1).fit(third := Model(sparse=sparse), X, Y)
+    assert not torch.equal(first.head.weight, third.head.weight)
+
+
+def test_accumulated_batches_are_one_larger_batch():
+    X, Y = data(rows=64)
+    model, other = Model().eval(), Model().eval()
+    for module in (model, other):
+        module.dropout.p = 0.0
+    options = {"epochs": 1, "weight_decay": 0.0, "clip": None, "learning_rate": 0.1}
+    Trainer(batch=64, **options).fit(model, X, Y)
+    Trainer(batch=16, accumulate=4, **options).fit(other, X, Y)
+    for name, value in state(model).items():
+        torch.testing.assert_close(value, state(other)[name], rtol=1e-4, atol=1e-5)
+
+
+def test_rates_rise_and_fall():
+    trainer = Trainer(warmup=0.1, schedule="cosine")
+    rates = [trainer.rate(step, 100) for step in range(100)]
+    assert np.argmax(rates) in (9, 10)
+    assert rates[0] < 0.2
+    assert rates[-1] < 0.01
+    assert all(np.diff(rates[:10]) > 0)
+    assert all(np.diff(rates[10:]) < 0)
+    assert Trainer(warmup=0, schedule="constant").rate(70, 100) == 1
+    assert Trainer(warmup=0, schedule="linear").rate(50, 100) == 0.5
+
+
+def test_the_best_state_stays_and_patience_ends():
+    X, Y = data()
+    values = iter([0.1, 0.9, 0.5, 0.4, 0.3, 0.2])
+    kept = []
+    model = Model()
+
+    def evaluate():
+        kept.append(state(model))
+        return next(values)
+
+    history = Trainer(epochs=6, batch=16, patience=3).fit(model, X, Y, evaluate=evaluate)
+    assert [record["value"] for record in history] == [0.1, 0.9, 0.5, 0.4, 0.3]
+    assert_same(state(model), kept[1])
+
+
+def test_what_is_written_down(tmp_path):
+    X, Y = data()
+    Trainer(epochs=3, batch=16, log=str(tmp_path)).fit(Model(), X, Y, name="level-1")
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [6, 12, 18]
+    assert all(line["training"] == "level-1" and line["loss"] > 0 for line in lines)
+
+
+def test_mistakes_are_told():
+    X, Y = data()
+    with pytest.raises(MegalabelError, match="lower learning_rate"):
+        Trainer(epochs=50, batch=16, learning_rate=1e30, clip=None, warmup=0).fit(Model(), X, Y)
+    with pytest.raises(DataError, match="no row"):
+        Trainer().fit(Model(), X[[]], Y[[]])
+
+
+def test_running_out_of_memory_gives_advice(monkeypatch):
+    X, Y = data()
+
+    class Greedy(Model):
+        def forward(self, batch):
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    from types import SimpleNamespace
+
+    properties = SimpleNamespace(total_memory=80 * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    with pytest.raises(MegalabelError, match="80 GiB.*batch=16 with accumulate=2"):
+        Trainer(batch=32).fit(Greedy(), X, Y)
+
+
+def run(folder, epochs=4, average=None):
+    X, Y = data()
+    model = Model()
+    options = {"epochs": epochs, "batch": 16, "average": average, "learning_rate": 0.01}
+    with checkpoints.kept_in(folder):
+        steps = None if folder is None else checkpoints.Steps(OneVsAll(), Y)
+        Trainer(**options, checkpoint_seconds=0).fit(model, X, Y, steps=steps)
+    return state(model)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("average", [None, "ema"])
+def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path, monkeypatch, average):
+    whole = run(None, average=average)
+    forward, calls = Model.forward, []
+
+    def failing(self, batch):
+        calls.append(1)
+        if len(calls) == 14:
+            raise Interrupted
+        return forward(self, batch)
+
+    monkeypatch.setattr(Model, "forward", failing)
+    with pytest.raises(Interrupted):
+        run(tmp_path, average=average)
+    assert_same(whole, run(tmp_path, average=average))
+    assert len(calls) == 14 + 24 - 13  # what was done was not done again
+    assert_same(whole, run(tmp_path, average=average))  # nor is a training that has ended
+
+
+def test_a_damaged_checkpoint_is_not_taken_up(tmp_path):
+    whole = run(tmp_path)
+    [file] = tmp_path.rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-100])
+    assert_same(whole, run(tmp_path))
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+import test_trainer
+forward = test_trainer.Model.forward
+def slow(self, batch):
+    print("step", flush=True)
+    return forward(self, batch)
+test_trainer.Model.forward = slow
+test_trainer.run(sys.argv[2])
+"""
+
+
+def test_kill_and_resume(tmp_path):
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", KILLED, here, str(tmp_path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for _ in range(15):
+        assert child.stdout.readline() == "step\n"
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    time.sleep(0.05)
+    assert_same(run(None), run(tmp_path))
