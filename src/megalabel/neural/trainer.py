@@ -306,7 +306,8 @@ class _Run:
             chosen, share = _own_share(next(rows))
             with trainer.arithmetic():
                 loss = self.model(self.batches.of(chosen))
-            (loss * (share / trainer.accumulate)).backward()
+            if loss.requires_grad:  # not where a head that updates itself is all that learns
+                (loss * (share / trainer.accumulate)).backward()
             summed += loss.detach() / trainer.accumulate
         _sum_gradients(self.model)
         if not torch.isfinite(summed):
