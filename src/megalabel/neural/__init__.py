@@ -2,19 +2,37 @@
 
 from megalabel.neural.encoders import Encoder, PretrainedEncoder
 from megalabel.neural.full import FullClassifier
+from megalabel.neural.losses import (
+    BCE,
+    DecoupledSoftmax,
+    Focal,
+    Loss,
+    Softmax,
+    SquaredHinge,
+    SupervisedContrastive,
+    Triplet,
+)
 from megalabel.neural.recursive import RecursiveClassifier
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
 
 __all__ = [
+    "BCE",
+    "DecoupledSoftmax",
     "Encoder",
+    "Focal",
     "FullClassifier",
+    "Loss",
     "PretrainedEncoder",
     "RecursiveClassifier",
+    "Softmax",
+    "SquaredHinge",
+    "SupervisedContrastive",
     "TextViews",
     "Tokenizer",
     "Tokens",
     "Trainer",
+    "Triplet",
     "Views",
 ]

@@ -146,10 +146,7 @@ class Tokenizer(Featurizer):
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Take the source's tokenizer, or learn the words of a corpus or of texts."""
         self.check_parameters()
-        if self.source is None:
-            learned = self._learn(inputs)
-        else:
-            learned = _taken(self.source)
+        learned = self._learn(inputs) if self.source is None else _taken(self.source)
         self.restore(learned)
         return self
 

@@ -1,0 +1,280 @@
+"""All labels at once: a dense matrix of weights that is trained in chunks of labels."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from megalabel.neural.heads.base import Head, HeadLoss, Learned, best_of_chunks
+from megalabel.neural.heads.optimisers import Adam, Optimiser, Sgd
+from megalabel.neural.heads.plain import plain_step, product
+from megalabel.neural.targets import Targets
+
+if TYPE_CHECKING:
+    from megalabel.neural.kernels.tuning import Tuning
+
+
+class DenseHead(Head):
+    """One vector of weights a label, trained on all labels in every step.
+
+    Neither the scores of all labels, nor the gradient by them, nor the gradient of all weights
+    ever exist: labels come in chunks, and of each chunk the features' gradient is taken, then the
+    weights move. So the head has no parameters: calling it in training mode is a step of its
+    optimiser at `learning_rate`, and the loss it returns gives the features' gradient by autograd.
+    With bfloat16 weights there is no copy in higher precision: they are rounded stochastically, so
+    that small steps are right on average (ELMO, section 5.5), or compensated (Kahan) for frequent
+    labels.
+
+    Everything random is a function of the seed, the step and the label: training resumed from a
+    state dict goes on to the same weights.
+
+    Parameters
+    ----------
+    width, labels
+        Length of the features and number of labels.
+    loss
+        A loss that is a sum over labels (`separable`), or the cross-entropy of a softmax over all
+        labels (`normalised`), which takes two passes.
+    dtype
+        Of the weights: torch.float32 or torch.bfloat16.
+    optimiser
+        "sgd", or "adam" (one second moment a label).
+    momentum
+        Of "sgd".
+    weight_decay
+        Times the learning rate, taken from the weights with every step.
+    bias
+        Whether each label has a bias (float32, trained by plain gradient descent).
+    dropout
+        Share of the features that are left out of a step.
+    compensate
+        Share of labels, the most frequent ones, whose rounding errors are kept and given back.
+    label_counts
+        How often each label occurs; needed where `compensate` is neither 0 nor 1.
+    chunk
+        Labels at a time; None: by the memory that a chunk takes.
+    value_every
+        The loss's value is computed in every so many-th step; steps between return the last one,
+        while their gradients are right.
+    seed
+        Of initial weights, dropout and rounding.
+    shard
+        (first, last): hold the weights of these labels alone; see `ShardedHead`.
+    tuning
+        How the GPU kernels are cut (`kernels.tuning.Tuning`); results are the same.
+    device
+        Where the weights are made.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from megalabel.neural.heads import DenseHead
+    >>> from megalabel.neural.targets import Targets
+    >>> head = DenseHead(4, 6, loss=None, seed=1)
+    >>> scores, labels = head.top_k(torch.ones(2, 4), 3)
+    >>> labels.shape
+    torch.Size([2, 3])
+    """
+
+    weights: Tensor
+    bias: Tensor | None
+    steps: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        labels: int,
+        loss: HeadLoss | None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        optimiser: str = "sgd",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        bias: bool = False,
+        dropout: float = 0.0,
+        compensate: float = 0.0,
+        label_counts: Any = None,
+        chunk: int | None = None,
+        value_every: int = 1,
+        seed: int = 0,
+        shard: tuple[int, int] | None = None,
+        tuning: Tuning | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(width, labels)
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise ValueError(f"weights are torch.float32 or torch.bfloat16, not {dtype}")
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"a chunk holds at least one label, not {chunk}")
+        self.loss = loss
+        self.dropout = dropout
+        self.chunk = chunk
+        self.value_every = max(1, value_every)
+        self.seed = seed
+        self.tuning = tuning
+        self.first, self.last = shard or (0, labels)
+        weights = _initial(self.first, self.last, width, dtype, seed, device)
+        self.register_buffer("weights", weights)
+        made = torch.zeros(len(weights), device=weights.device) if bias else None
+        self.register_buffer("bias", made)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=weights.device))
+        held = _most_frequent(compensate, label_counts, labels)
+        held = held[(held >= self.first) & (held < self.last)] - self.first
+        self.optimiser: Optimiser
+        if optimiser == "sgd":
+            self.optimiser = Sgd(weights, weight_decay, held, momentum)
+        elif optimiser == "adam":
+            self.optimiser = Adam(weights, weight_decay, held)
+        else:
+            raise ValueError(f'the optimiser is "sgd" or "adam", not {optimiser!r}')
+        self._step: int | None = 0
+        self._value: Tensor | None = None
+        self._fused: Any = None
+        self.register_load_state_dict_post_hook(DenseHead._forget_step)  # type: ignore[no-untyped-call]
+
+    def _forget_step(self, _: Any) -> None:
+        self._step = None
+
+    @property
+    def step(self) -> int:
+        """How many steps have been made."""
+        if self._step is None:
+            self._step = int(self.steps)
+        return self._step
+
+    def forward(
+        self, features: Tensor, targets: Targets, shortlist: Tensor | None = None
+    ) -> Tensor:
+        """The mean loss of the rows; in training mode, also a step of the optimiser."""
+        self.check(features, targets)
+        if shortlist is not None:
+            raise ValueError("a dense head scores all labels; a shortlist is for ShortlistHead")
+        features = self.drop(features)
+        if not (self.training and torch.is_grad_enabled()):
+            return self.learn(features.detach(), targets, update=False)[0]
+        return Learned.apply(features, self, targets)  # type: ignore[no-any-return, no-untyped-call]
+
+    def drop(self, features: Tensor) -> Tensor:
+        """The features with some of them left out, in training; a function of seed and step."""
+        if not (self.training and self.dropout):
+            return features
+        source = torch.Generator(features.device).manual_seed(_mixed(self.seed, self.step, 2))
+        kept = torch.rand(features.shape, generator=source, device=features.device) >= self.dropout
+        return features * (kept / (1 - self.dropout)).to(features.dtype)
+
+    @torch.no_grad()
+    def learn(
+        self, features: Tensor, targets: Targets, *, update: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The mean loss over rows and its gradient by the features; with `update`, a step."""
+        valued = not update or self._value is None or self.step % self.value_every == 0
+        with torch.autocast(features.device.type, enabled=False):
+            fused = self._fused_step(features.device)
+            step = plain_step if fused is None else fused
+            value, gradient = step(self, features, targets, update=update, valued=valued)
+        if not valued and self._value is not None:
+            value = self._value
+        if update:
+            self._value = value
+            self._step = self.step + 1
+            self.steps += 1
+        return value, gradient.to(features.dtype)
+
+    def _fused_step(self, device: torch.device) -> Any:
+        """The step made of kernels, where there are kernels for what this head does."""
+        if self._fused is None or self._fused[0] != device:
+            made = None
+            launches = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+            if launches and importlib.util.find_spec("triton") is not None:
+                from megalabel.neural.heads.fused import step_for
+
+                made = step_for(self)
+            self._fused = (device, made)
+        return self._fused[1]
+
+    def merge_normaliser(self, normaliser: Tensor) -> Tensor:
+        """Each row's log-sum-exp over all labels from that over this head's; replaced in shards."""
+        return normaliser
+
+    def chunks(self, rows: int) -> list[tuple[int, int]]:
+        """First and last of the labels, counted from this head's first, that come together."""
+        size = self.chunk or max(1, 2**22 // max(1, rows))
+        count = len(self.weights)
+        return [(a, min(a + size, count)) for a in range(0, count, size)]
+
+    @torch.no_grad()
+    def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores and ids of each row's k best labels, best first, ties to the lower id."""
+        self.check(features)
+        return best_of_chunks(self._chunk_scores(features.to(self.weights.dtype)), k)
+
+    def _chunk_scores(self, x: Tensor) -> Iterator[tuple[Tensor, int]]:
+        for first, last in self.chunks(len(x)):
+            scores = product(x, self.weights[first:last].T)
+            if self.bias is not None:
+                scores += self.bias[first:last]
+            yield scores, self.first + first
+
+    def scores(self, features: Tensor, shortlist: Tensor) -> Tensor:
+        """The scores of the labels in each row of `shortlist`; minus infinity where not held."""
+        self.check(features)
+        held = (shortlist >= self.first) & (shortlist < self.last)
+        at = torch.where(held, shortlist - self.first, 0)
+        x = features.to(self.weights.dtype).float()
+        scores = torch.einsum("bd,bsd->bs", x, self.weights[at].float())
+        if self.bias is not None:
+            scores = scores + self.bias[at]
+        return scores.masked_fill(~held, -math.inf)
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"
+
+
+def _mixed(seed: int, *parts: int) -> int:
+    """A seed of several numbers."""
+    for part in parts:
+        seed = (seed * 6364136223846793005 + part * 1442695040888963407 + 1) & (2**63 - 1)
+        seed ^= seed >> 29
+    return seed
+
+
+def _initial(
+    first: int,
+    last: int,
+    width: int,
+    dtype: torch.dtype,
+    seed: int,
+    device: torch.device | str | None,
+) -> Tensor:
+    """Uniform weights as of a linear layer; those of a label are the same in any shard."""
+    weights = torch.empty((last - first, width), dtype=dtype, device=device)
+    bound = 1 / math.sqrt(width)
+    block = 1 << 14
+    for start in range(first // block * block, last, block):
+        source = torch.Generator(weights.device).manual_seed(_mixed(seed, start))
+        drawn = torch.rand((block, width), generator=source, device=weights.device)
+        here = slice(max(first, start), min(last, start + block))
+        part = drawn[here.start - start : here.stop - start]
+        weights[here.start - first : here.stop - first] = part * (2 * bound) - bound
+    return weights
+
+
+def _most_frequent(share: float, counts: Any, labels: int) -> Tensor:
+    """The most frequent labels, so many as `share` of all, in ascending order."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"compensate is a share from 0 to 1, not {share}")
+    if share in (0, 1):
+        return torch.arange(int(share) * labels)
+    if counts is None:
+        raise ValueError(f"compensate={share} needs label_counts: how often each label occurs")
+    counts = torch.as_tensor(counts)
+    if counts.shape != (labels,):
+        raise ValueError(f"label_counts of shape {tuple(counts.shape)} for {labels} labels")
+    order = torch.argsort(counts, descending=True, stable=True)
+    return order[: round(share * labels)].sort().values

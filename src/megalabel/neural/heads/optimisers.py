@@ -1,0 +1,142 @@
+"""How a dense head's weights move by their gradient, a chunk of labels at a time.
+
+The state is kept in the weights' own dtype and rounded as they are. Plain torch; for bfloat16 on a
+GPU, `kernels/update.py` does the same as `Sgd` in one kernel.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+Rounding = Callable[[Tensor, int], Tensor]  # (float32 numbers, stream) -> the weights' dtype
+
+
+class Optimiser(nn.Module, ABC):
+    """Moves the rows of one matrix of weights.
+
+    Parameters
+    ----------
+    weights
+        The matrix, (labels, width).
+    weight_decay
+        A share of the weights taken away with every step, times the learning rate.
+    compensated
+        Labels for which what rounding to nearest loses is kept and given back in the next step
+        (Kahan's sum), rather than rounded stochastically; None: no label.
+    """
+
+    residual: Tensor | None
+    slots: Tensor | None
+
+    def __init__(self, weights: Tensor, weight_decay: float, compensated: Tensor | None) -> None:
+        super().__init__()
+        self.weight_decay = weight_decay
+        slots = residual = None
+        if compensated is not None and len(compensated):
+            slots = torch.full((len(weights),), -1, dtype=torch.int32, device=weights.device)
+            order = torch.arange(len(compensated), dtype=torch.int32, device=weights.device)
+            slots[compensated.to(weights.device)] = order
+            residual = weights.new_zeros((len(compensated), weights.shape[1]))
+        self.register_buffer("slots", slots)
+        self.register_buffer("residual", residual)
+
+    @abstractmethod
+    def step(
+        self, weights: Tensor, gradient: Tensor, first: int, rate: float, steps: int
+    ) -> Tensor:
+        """What to add to the weights (float32) of the labels from `first` on; `steps` from 1."""
+
+    def move(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        first: int,
+        rate: float,
+        steps: int,
+        rounding: Rounding,
+    ) -> None:
+        """Change the weights of a chunk of labels, from label `first` on, in place."""
+        self._rounding = rounding
+        before = weights.float()
+        change = self.step(before, gradient, first, rate, steps)
+        after = rounding(before + change, 0)
+        if self.slots is not None and self.residual is not None:
+            slots = self.slots[first : first + len(weights)]
+            kept = slots >= 0
+            at = slots[kept].long()
+            old = before[kept]
+            wanted = change[kept] - self.residual[at].float()
+            nearest = (old + wanted).to(weights.dtype)
+            self.residual[at] = ((nearest.float() - old) - wanted).to(weights.dtype)
+            after[kept] = nearest
+        weights.copy_(after)
+
+
+class Sgd(Optimiser):
+    """Stochastic gradient descent, with momentum or without."""
+
+    velocity: Tensor | None
+
+    def __init__(
+        self,
+        weights: Tensor,
+        weight_decay: float = 0.0,
+        compensated: Tensor | None = None,
+        momentum: float = 0.0,
+    ) -> None:
+        super().__init__(weights, weight_decay, compensated)
+        self.momentum = momentum
+        self.register_buffer("velocity", torch.zeros_like(weights) if momentum else None)
+
+    def step(
+        self, weights: Tensor, gradient: Tensor, first: int, rate: float, steps: int
+    ) -> Tensor:
+        move = gradient + self.weight_decay * weights
+        if self.velocity is not None:
+            velocity = self.velocity[first : first + len(weights)]
+            move += self.momentum * velocity.float()
+            velocity.copy_(self._rounding(move, 1))
+        return -rate * move
+
+
+class Adam(Optimiser):
+    """Adam with decoupled weight decay, whose second moment is one number a label.
+
+    The mean of the squared gradient over a label's weights stands for that of each: a label's own
+    scale is what differs by orders of magnitude between frequent and rare labels.
+    """
+
+    mean: Tensor
+    square: Tensor
+
+    def __init__(
+        self,
+        weights: Tensor,
+        weight_decay: float = 0.0,
+        compensated: Tensor | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+    ) -> None:
+        super().__init__(weights, weight_decay, compensated)
+        self.betas = betas
+        self.epsilon = epsilon
+        self.register_buffer("mean", torch.zeros_like(weights))
+        self.register_buffer(
+            "square", torch.zeros(len(weights), dtype=torch.float32, device=weights.device)
+        )
+
+    def step(
+        self, weights: Tensor, gradient: Tensor, first: int, rate: float, steps: int
+    ) -> Tensor:
+        here = slice(first, first + len(weights))
+        mean = self.betas[0] * self.mean[here].float() + (1 - self.betas[0]) * gradient
+        self.mean[here] = self._rounding(mean, 1)
+        square = self.square[here]
+        square.lerp_(gradient.square().mean(1), 1 - self.betas[1])
+        spread = (square / (1 - self.betas[1] ** steps)).sqrt() + self.epsilon
+        move = mean / (1 - self.betas[0] ** steps) / spread[:, None]
+        return -rate * (move + self.weight_decay * weights)

@@ -1,0 +1,1 @@
+"""Triton kernels, one file an operation; imported only where Triton is installed."""

@@ -1,0 +1,49 @@
+"""The losses of a label that a text does not have, by its score, for use in kernels."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOGISTIC = tl.constexpr(0)
+SQUARED_HINGE = tl.constexpr(1)
+FOCAL = tl.constexpr(2)
+SOFTMAX = tl.constexpr(3)
+NORMALISER = tl.constexpr(4)  # no gradient: the logarithm of the sum of exponentials
+
+
+@triton.jit
+def softplus(s):
+    """log(1 + exp(s)) without overflow."""
+    return tl.maximum(s, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(s)))
+
+
+@triton.jit
+def negative_gradient(s, gamma, FORM: tl.constexpr):
+    """The derivative by the score; for SOFTMAX s is the score less the row's normaliser."""
+    if FORM == LOGISTIC:
+        return 1.0 / (1.0 + tl.exp(-s))
+    elif FORM == SQUARED_HINGE:
+        return 2.0 * tl.maximum(1.0 + s, 0.0)
+    elif FORM == FOCAL:
+        rest = softplus(s)  # -log(1 - p)
+        log_p = s - rest
+        p = tl.exp(log_p)
+        return tl.exp(gamma * log_p) * (gamma * (1.0 - p) * rest + p)
+    else:
+        return tl.exp(s)
+
+
+@triton.jit
+def negative_value(s, gamma, FORM: tl.constexpr):
+    """The loss itself (nothing for SOFTMAX, whose value comes from the normaliser)."""
+    if FORM == LOGISTIC:
+        return softplus(s)
+    elif FORM == SQUARED_HINGE:
+        margin = tl.maximum(1.0 + s, 0.0)
+        return margin * margin
+    elif FORM == FOCAL:
+        rest = softplus(s)
+        return tl.exp(gamma * (s - rest)) * rest
+    else:
+        return s * 0.0
