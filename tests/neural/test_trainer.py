@@ -159,7 +159,7 @@ def test_running_out_of_memory_gives_advice(monkeypatch):
 
     properties = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    with pytest.raises(MegalabelError, match="80 GiB.*batch=16 with accumulate=2"):
+    with pytest.raises(MegalabelError, match=r"80 GiB.*batch=16 with accumulate=2"):
         Trainer(batch=32).fit(Greedy(), X, Y)
 
 

@@ -32,4 +32,4 @@ def round_randomly(x, halves):
     bits = x.to(tl.uint32, bitcast=True)
     finite = (bits & 0x7F800000) != 0x7F800000
     bits += tl.where(finite, halves, 0)
-    return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
