@@ -153,8 +153,9 @@ class FullClassifier(NeuralClassifier):
         steps = self.steps(X, Y)
         trainer.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps)
         self.encoder_ = clone(self.encoder).keep(module)
-        self.weights_ = head.weights.to(torch.float16).cpu().numpy().copy()
-        self.bias_ = np.where(counts > 0, head.bias.cpu().numpy(), _UNSEEN).astype(np.float32)
+        weights, bias = _learned(head)
+        self.weights_ = weights.to(torch.float16).cpu().numpy().copy()
+        self.bias_ = np.where(counts > 0, bias.cpu().numpy(), _UNSEEN).astype(np.float32)
         self.projection_ = None
         if model.projection is not None:
             self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
@@ -183,7 +184,7 @@ class FullClassifier(NeuralClassifier):
         scores, ids = best_of_chunks(chunks(), k)
         return Ranking(ids.cpu().numpy(), torch.sigmoid(scores).cpu().numpy(), self.labels_)
 
-    def _head(self, width: int, counts: np.ndarray, rows: int, device: torch.device) -> DenseHead:
+    def _head(self, width: int, counts: np.ndarray, rows: int, device: torch.device) -> Head:
         loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
         half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
         kind = ShardedHead if distributed.is_initialized() else DenseHead
@@ -201,8 +202,10 @@ class FullClassifier(NeuralClassifier):
         )
         # at first every label is as likely as it is frequent: scores of 0 for all of them would
         # throw the encoder about before it has learned anything
-        share = (counts[head.first : head.last] + 0.5) / (rows + 1)
-        head.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        local = _local(head)
+        share = (counts[local.first : local.last] + 0.5) / (rows + 1)
+        assert local.bias is not None
+        local.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
         return head
 
     def restore(self, learned: Mapping[str, Any]) -> None:
@@ -215,6 +218,28 @@ class FullClassifier(NeuralClassifier):
             check_array(
                 "FullClassifier", "projection_", self.projection_, np.float32, (width, None)
             )
+
+
+def _local(head: Head) -> DenseHead:
+    """The labels that this process holds."""
+    found = head.local if isinstance(head, ShardedHead) else head
+    assert isinstance(found, DenseHead)
+    return found
+
+
+def _learned(head: Head) -> tuple[Tensor, Tensor]:
+    """The weights and biases of all labels, from wherever they are."""
+    local = _local(head)
+    assert local.bias is not None
+    both = torch.cat([local.weights.float(), local.bias[:, None]], 1)
+    if isinstance(head, ShardedHead):
+        each = -(-head.labels // head.ranks)
+        padded = both.new_zeros((each, both.shape[1]))
+        padded[: len(both)] = both
+        parts = [torch.empty_like(padded) for _ in range(head.ranks)]
+        distributed.all_gather(parts, padded)
+        both = torch.cat(parts)[: head.labels]
+    return both[:, :-1], both[:, -1]
 
 
 class FullModel(nn.Module):

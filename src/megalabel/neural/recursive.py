@@ -32,6 +32,7 @@ from megalabel.neural.views import Views, joined
 log = logging.getLogger(__name__)
 
 _SOLVER: dict[str, Any] = {"loss": "squared-hinge", "eps": 0.1, "bias": 1.0}
+_SPARSE = 200_000  # nodes from which on a step updates only those that it has seen
 _SCORED = 8192  # rows whose nodes are scored at a time
 
 
@@ -182,7 +183,13 @@ class RecursiveClassifier(NeuralClassifier):
         """Fine-tune the encoder on the nodes of a level."""
         negative = 1.0 if self.relevance == "counts" else self.negative_weight
         loss = SquaredHinge(relevance=True, negative_weights=negative, reduction="mean")
-        head = ShortlistHead(module.width, level.size, loss, seed=self.seed + level.depth)
+        head = ShortlistHead(
+            module.width,
+            level.size,
+            loss,
+            sparse=level.size > _SPARSE,
+            seed=self.seed + level.depth,
+        )
         if self.bootstrap == "linear":
             level.solve(head, csr_matrix(vectors))
         targets = level.targets

@@ -17,7 +17,7 @@ from megalabel.base import Check, Component, boolean, instance, integer, number,
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError, MegalabelError
 from megalabel.neural.batches import Batches
-from megalabel.neural.heads import Head
+from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
 from megalabel.progress import progress
@@ -303,13 +303,13 @@ class _Run:
         torch.manual_seed(hash((trainer.seed, self.step)) & 0x7FFFFFFF)
         summed = torch.zeros((), device=self.device)
         for _ in range(trainer.accumulate):
-            chosen, share = _own_share(next(rows))
+            chosen, share = _own_share(next(rows), self.heads)
             with trainer.arithmetic():
                 loss = self.model(self.batches.of(chosen))
             if loss.requires_grad:  # not where a head that updates itself is all that learns
                 (loss * (share / trainer.accumulate)).backward()
             summed += loss.detach() / trainer.accumulate
-        _sum_gradients(self.model)
+        _average_gradients(self.model)
         if not torch.isfinite(summed):
             raise MegalabelError(
                 f"the loss is {summed.item()} at step {self.step + 1}: lower learning_rate "
@@ -413,7 +413,7 @@ def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimize
             {"params": ps, "lr": rate, "base": rate, "weight_decay": decay}
             for (rate, decay), ps in dense_groups.items()
         ]
-        made.append(torch.optim.AdamW(groups))
+        made.append(torch.optim.AdamW(groups, fused=trainer.torch_device.type == "cuda"))
     if sparse_groups:
         made.append(
             torch.optim.SparseAdam(
@@ -423,17 +423,22 @@ def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimize
     return made
 
 
-def _own_share(rows: np.ndarray) -> tuple[np.ndarray, float]:
-    """The rows of a batch that this process takes, and how much their mean counts."""
+def _own_share(rows: np.ndarray, heads: list[Head]) -> tuple[np.ndarray, float]:
+    """The rows of a batch that this process takes, and how much their mean counts.
+
+    A head shared out over processes has seen the rows of all of them.
+    """
     if not distributed.is_initialized():
         return rows, 1.0
     rank, world = distributed.get_rank(), distributed.get_world_size()
     own = rows[rank::world]
-    return own, len(own) / len(rows)
+    if any(isinstance(head, ShardedHead) for head in heads):
+        return own, 1.0
+    return own, len(own) * world / len(rows)
 
 
-def _sum_gradients(model: nn.Module) -> None:
-    """Add up the gradients of all processes."""
+def _average_gradients(model: nn.Module) -> None:
+    """The mean of the gradients of all processes, in each of them."""
     if not distributed.is_initialized():
         return
     for parameter in model.parameters():
@@ -441,6 +446,7 @@ def _sum_gradients(model: nn.Module) -> None:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             distributed.all_reduce(parameter.grad)
+            parameter.grad /= distributed.get_world_size()
 
 
 @contextmanager
