@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import platform
 import statistics
 import time
@@ -98,7 +99,7 @@ class Bench:
             run()
             mark.record()
         torch.cuda.synchronize()
-        taken = [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)]
+        taken = [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
         return statistics.median(taken), torch.cuda.max_memory_allocated() / 1e9
 
     def measure(self, what: str, labels: int, prepare: Callable[[], Callable[[], object]]) -> Row:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from megalabel.base import Featurizer, boolean, instance, integer, one_of
+from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
 from megalabel.neural.hub import from_hub
@@ -155,13 +156,12 @@ class Tokenizer(Featurizer):
         self.check_fitted()
         if self.cache is None:
             return self._tokenised(inputs)
-        texts = list(text_batches(inputs))
+        parts = list(text_batches(inputs))
         digest = hashlib.sha256(f"{self.definition_}\0{self.max_length}".encode())
-        for part in texts:
-            for text in part:
-                digest.update(text.as_buffer())
-                digest.update(b"\0")
-        return _cached(Path(self.cache) / digest.hexdigest()[:20], lambda: self._tokenised(texts))
+        for array in (array for part in parts for array in part):
+            digest.update(np.ascontiguousarray(array).data)
+        folder = Path(self.cache) / digest.hexdigest()[:20]
+        return _cached(folder, lambda: self._tokenised([from_arrays(*part) for part in parts]))
 
     @property
     def n_features(self) -> int:
@@ -187,7 +187,7 @@ class Tokenizer(Featurizer):
     def _tokenised(self, inputs: Any) -> Tokens:
         parts: list[np.ndarray] = []
         lengths: list[int] = []
-        for texts in text_batches(inputs):
+        for texts in (from_arrays(*arrays) for arrays in text_batches(inputs)):
             for start in range(0, len(texts), _AT_ONCE):
                 batch = texts[start : start + _AT_ONCE].to_pylist()
                 found = [made.ids for made in self._tokenizer.encode_batch_fast(batch)]
@@ -207,7 +207,7 @@ class Tokenizer(Featurizer):
         normalise, split = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
         words: dict[str, int] = {}
         characters: dict[str, int] = {}
-        for texts in text_batches(inputs):
+        for texts in (from_arrays(*arrays) for arrays in text_batches(inputs)):
             for text in texts.to_pylist():
                 for word, _ in split.pre_tokenize_str(normalise.normalize_str(text)):
                     words[word] = words.get(word, 0) + 1
