@@ -1,5 +1,6 @@
 """Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
 
+from megalabel.neural.cascade import CascadeClassifier
 from megalabel.neural.encoders import Encoder, PretrainedEncoder
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.losses import (
@@ -19,6 +20,7 @@ from megalabel.neural.views import TextViews, Views
 
 __all__ = [
     "BCE",
+    "CascadeClassifier",
     "DecoupledSoftmax",
     "Encoder",
     "Focal",

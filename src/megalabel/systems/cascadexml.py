@@ -1,0 +1,76 @@
+"""cascadexml: label clusters at several resolutions from layers of one encoder, end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from megalabel.features import Tfidf
+from megalabel.linear import OneVsAll
+from megalabel.systems import System
+from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.tagger import Tagger
+
+
+def cascadexml(
+    *,
+    encoder: Any = None,
+    max_length: int = 128,
+    resolutions: Sequence[int] | None = None,
+    layers: Sequence[Any] | None = None,
+    beam: int | Sequence[int] | None = None,
+    dropouts: Sequence[float] | None = None,
+    prediction: str = "weighted",
+    epochs: float | None = None,
+    batch: int | None = None,
+    learning_rate: float = 1e-4,
+    head_learning_rate: float = 1e-3,
+    ranker: Any = None,
+    cost: float = 1.0,
+    prune: float = 0.05,
+    precision: str = "int8",
+    min_df: int | float = 1,
+    device: str = "auto",
+    calibrate: bool = True,
+    seed: int = 0,
+) -> Tagger:
+    """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
+
+    `ranker` is a linear classifier on words and vectors; None: one-versus-all with the `cost`,
+    `prune` and `precision` given; "network": there is none.
+    """
+    room = neural()
+    tokens, made = encoder_parts(encoder, max_length)
+    trainer = room.Trainer(
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        device=device,
+        seed=seed,
+    )
+    if ranker is None:
+        ranker = OneVsAll(cost=cost, prune=prune, precision=precision)
+    classifier = room.CascadeClassifier(
+        made,
+        trainer,
+        ranker,
+        resolutions=resolutions,
+        layers=layers,
+        beam=beam,
+        dropouts=dropouts,
+        prediction=prediction,
+        seed=seed,
+    )
+    features = room.TextViews(Tfidf(min_df=min_df), tokens)
+    return neural_tagger(classifier, features, "cascadexml", calibrate, seed)
+
+
+SYSTEM = System(
+    name="cascadexml",
+    summary="one encoder, ever finer label clusters from its layers, then one-versus-all",
+    paper="Kharbanda et al. 2022 (CascadeXML)",
+    cost="O(epochs x texts x (encoder + shortlists x width)) + one-versus-all; GPU",
+    build=cascadexml,
+    plan=plan_neural,
+)
