@@ -54,8 +54,8 @@ class RecursiveClassifier(NeuralClassifier):
         words and vectors.
     arity, max_leaf : int
         Of the preliminary tree.
-    max_clusters : int
-        Levels with more nodes are not fine-tuned.
+    min_clusters, max_clusters : int
+        Levels with fewer or more nodes are not fine-tuned.
     beam : int
         Clusters of a text whose children the next level sees, beside the true ones.
     max_active : int
@@ -83,6 +83,7 @@ class RecursiveClassifier(NeuralClassifier):
         "ranker": instance(Classifier) | one_of(None),
         "arity": integer(2),
         "max_leaf": integer(2),
+        "min_clusters": integer(1),
         "max_clusters": integer(1),
         "beam": integer(1),
         "max_active": integer(1),
@@ -105,6 +106,7 @@ class RecursiveClassifier(NeuralClassifier):
         *,
         arity: int = 16,
         max_leaf: int = 16,
+        min_clusters: int = 16,
         max_clusters: int = 32_768,
         beam: int = 5,
         max_active: int = 1000,
@@ -120,6 +122,7 @@ class RecursiveClassifier(NeuralClassifier):
         self.ranker = ranker
         self.arity = arity
         self.max_leaf = max_leaf
+        self.min_clusters = min_clusters
         self.max_clusters = max_clusters
         self.beam = beam
         self.max_active = max_active
@@ -144,8 +147,10 @@ class RecursiveClassifier(NeuralClassifier):
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X.tokens, self.seed).to(self.training.torch_device)
         vectors = encoded(module, X.tokens, self.training)
-        parents = csr_matrix(np.ones((len(X), 1), np.float32))  # all rows are below the root
-        tuned = [d for d, size in enumerate(tree.level_sizes) if size <= self.max_clusters]
+        tuned = self._tuned(tree)
+        # the first level tells all its nodes apart
+        above = 1 if tuned[0] == 0 else tree.level_sizes[tuned[0] - 1]
+        parents = csr_matrix(np.ones((len(X), above), np.float32))
         for depth in tuned:
             level = _Level(tree, depth, Y, parents)
             log.info("fine-tuning on level %d of %d: %d nodes", depth + 1, tree.depth, level.size)
@@ -176,6 +181,12 @@ class RecursiveClassifier(NeuralClassifier):
                 f"{type(self).__name__} reads texts as words and as tokens (neural.TextViews), "
                 f"not {type(X).__name__}"
             )
+
+    def _tuned(self, tree: LabelTree) -> list[int]:
+        """The levels to fine-tune on: those of a size to learn something from, one at least."""
+        sizes = tree.level_sizes
+        few = [d for d, n in enumerate(sizes) if self.min_clusters <= n <= self.max_clusters]
+        return few or [min(range(len(sizes)), key=lambda d: abs(sizes[d] - self.min_clusters))]
 
     def _tune(
         self, module: EncoderModule, level: _Level, X: Views, vectors: np.ndarray, steps: Steps

@@ -22,7 +22,7 @@ def xr_transformer(
     batch: int | None = None,
     learning_rate: float = 5e-5,
     head_learning_rate: float = 1e-3,
-    ranker_arity: int = 16,
+    ranker_trees: int = 3,
     ranker_beam: int = 20,
     cost: float = 1.0,
     prune: float = 0.05,
@@ -49,9 +49,7 @@ def xr_transformer(
         seed=seed,
     )
     ranker = TreeClassifier(
-        arity=ranker_arity,
-        max_leaf=16,
-        negatives="teacher+matcher",
+        trees=ranker_trees,
         beam=ranker_beam,
         cost=cost,
         prune=prune,
