@@ -1,7 +1,14 @@
 """Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
 
 from megalabel.neural.cascade import CascadeClassifier
-from megalabel.neural.encoders import Encoder, PretrainedEncoder
+from megalabel.neural.encoders import (
+    AssembledEncoder,
+    BagEncoder,
+    ConvolutionalEncoder,
+    Encoder,
+    PretrainedEncoder,
+    RecurrentEncoder,
+)
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.losses import (
     BCE,
@@ -13,6 +20,7 @@ from megalabel.neural.losses import (
     SupervisedContrastive,
     Triplet,
 )
+from megalabel.neural.pretraining import pretrain
 from megalabel.neural.recursive import RecursiveClassifier
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
@@ -20,13 +28,17 @@ from megalabel.neural.views import TextViews, Views
 
 __all__ = [
     "BCE",
+    "AssembledEncoder",
+    "BagEncoder",
     "CascadeClassifier",
+    "ConvolutionalEncoder",
     "DecoupledSoftmax",
     "Encoder",
     "Focal",
     "FullClassifier",
     "Loss",
     "PretrainedEncoder",
+    "RecurrentEncoder",
     "RecursiveClassifier",
     "Softmax",
     "SquaredHinge",
@@ -37,4 +49,5 @@ __all__ = [
     "Trainer",
     "Triplet",
     "Views",
+    "pretrain",
 ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +25,7 @@ from megalabel.neural.hub import from_hub
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16_384  # texts tokenised in one call
+_MARKS = ("##", "Ġ", "▁")  # of WordPiece, byte-level and SentencePiece tokenizers
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -49,6 +52,10 @@ class Tokens:
         How many tokens there are.
     pad : int
         The token that stands for none.
+    special : mapping, optional
+        The numbers of tokens that are no part of a text: "cls", "sep", "mask", "unk", …
+    continues : bool array (vocabulary,), optional
+        Which tokens go on with a word; None: each is a word.
 
     Examples
     --------
@@ -57,8 +64,18 @@ class Tokens:
     (array([6, 7], dtype=int32), (2, 9))
     """
 
-    def __init__(self, ids: np.ndarray, indptr: np.ndarray, vocabulary: int, pad: int = 0) -> None:
+    def __init__(
+        self,
+        ids: np.ndarray,
+        indptr: np.ndarray,
+        vocabulary: int,
+        pad: int = 0,
+        special: Mapping[str, int] | None = None,
+        continues: np.ndarray | None = None,
+    ) -> None:
         self.ids, self.indptr, self.vocabulary, self.pad = ids, indptr, vocabulary, pad
+        self.special = {} if special is None else special
+        self.continues = continues
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,11 +91,35 @@ class Tokens:
         return len(self.indptr) - 1
 
     def __getitem__(self, rows: Any) -> Tokens:
+        at, indptr = self.places(rows)
+        return self.like(np.asarray(self.ids[at]), indptr)
+
+    def places(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tokens of some rows are in `ids`, and where each of these rows starts there."""
         chosen = np.arange(len(self))[rows]
         lengths = self.lengths[chosen]
         indptr = np.append(0, np.cumsum(lengths))
         at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return Tokens(np.asarray(self.ids[at]), indptr, self.vocabulary, self.pad)
+        return at, indptr
+
+    def like(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
+        """Other rows of the same vocabulary."""
+        return Tokens(ids, indptr, self.vocabulary, self.pad, self.special, self.continues)
+
+    @property
+    def apart(self) -> list[int]:
+        """The special tokens that are no part of a text's words."""
+        return [number for name, number in self.special.items() if name != "unk"]
+
+    def word_starts(self) -> np.ndarray:
+        """Where words begin in `ids`: never at a special token, except the unknown one."""
+        ordinary = ~np.isin(self.ids, self.apart)
+        if self.continues is None:
+            return np.flatnonzero(ordinary)
+        alone = np.ones(len(self.ids), bool)  # nothing before it that it could go on with
+        alone[1:] = ~ordinary[:-1]
+        alone[self.indptr[:-1][self.lengths > 0]] = True
+        return np.flatnonzero(ordinary & (alone | ~self.continues[self.ids]))
 
     def batch(self, rows: np.ndarray, device: torch.device) -> TokenBatch:
         """Some rows, padded, on the device; a row without tokens gets one of padding."""
@@ -161,7 +202,38 @@ class Tokenizer(Featurizer):
         for array in (array for part in parts for array in part):
             digest.update(np.ascontiguousarray(array).data)
         folder = Path(self.cache) / digest.hexdigest()[:20]
-        return _cached(folder, lambda: self._tokenised([from_arrays(*part) for part in parts]))
+        made = _cached(folder, lambda: self._tokenised([from_arrays(*part) for part in parts]))
+        return self._tokens(*made)
+
+    def words(self, inputs: Any) -> list[list[str]]:
+        """The words of each text that are read as tokens: what a tagger of words is to be given.
+
+        Examples
+        --------
+        >>> Tokenizer(vocabulary=20).fit(["red dress"]).words(["Red dress!"])
+        [['red', 'dress', '[UNK]']]
+        """
+        tokens = self.transform(inputs)
+        starts = tokens.word_starts()
+        special = np.flatnonzero(np.isin(tokens.ids, tokens.apart))
+        ends = np.sort(np.concatenate([starts, special, [len(tokens.ids)]]))
+        pieces = [tokens.ids[a : ends[np.searchsorted(ends, a, "right")]].tolist() for a in starts]
+        found = [word.strip() for word in self._tokenizer.decode_batch(pieces, False)]
+        row = np.searchsorted(starts, tokens.indptr)
+        return [found[a:b] for a, b in pairwise(row)]
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Write `tokenizer.json` and what is said about it: a folder that `source` can name."""
+        self.check_fitted()
+        where = Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        self._tokenizer.save(str(where / "tokenizer.json"))
+        names = {
+            f"{name}_token": self._tokenizer.id_to_token(number)
+            for name, number in self.special_.items()
+        }
+        about = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
+        (where / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
 
     @property
     def n_features(self) -> int:
@@ -180,6 +252,7 @@ class Tokenizer(Featurizer):
             self._tokenizer = Backend.from_str(definition)
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"definition_ of Tokenizer cannot be read: {error}") from None
+        self._continues = _continuing(self._tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
         super().restore(learned)
@@ -195,11 +268,15 @@ class Tokenizer(Featurizer):
                 parts.append(np.fromiter((i for ids in found for i in ids), np.int32))
         indptr = np.append(0, np.cumsum(np.array(lengths, np.int64)))
         ids = np.concatenate(parts) if parts else np.empty(0, np.int32)
-        return Tokens(ids, indptr, self.n_features, self.special_["pad"])
+        return self._tokens(ids, indptr)
+
+    def _tokens(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
+        pad = self.special_["pad"]
+        return Tokens(ids, indptr, self.n_features, pad, self.special_, self._continues)
 
     def _learn(self, inputs: Any) -> dict[str, Any]:
         from tokenizers import Tokenizer as Backend
-        from tokenizers import models, normalizers, pre_tokenizers, processors
+        from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
         steps: list[Any] = [normalizers.NFKC()]
         if self.lowercase:
@@ -226,6 +303,7 @@ class Tokenizer(Featurizer):
             models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
         )
         made.normalizer, made.pre_tokenizer = normalise, split
+        made.decoder = decoders.WordPiece(cleanup=False)
         ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
         made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, ends)
         names = {piece.strip("[]").lower(): vocabulary[piece] for piece in SPECIAL}
@@ -247,18 +325,28 @@ def _taken(source: str) -> dict[str, Any]:
     return {"definition_": backend.to_str(), "special_": special}
 
 
-def _cached(folder: Path, make: Any) -> Tokens:
+def _continuing(tokenizer: Any) -> np.ndarray:
+    """Which tokens go on with a word, by the mark that this kind of tokenizer gives pieces."""
+    pieces = tokenizer.get_vocab()
+    found = np.zeros(max(pieces.values(), default=-1) + 1, bool)
+    marks = {mark: [i for piece, i in pieces.items() if piece.startswith(mark)] for mark in _MARKS}
+    mark = max(marks, key=lambda m: len(marks[m]))
+    if marks[mark]:
+        found[marks[mark]] = True
+        if mark != "##":  # the others mark pieces that begin a word
+            np.logical_not(found, out=found)
+    return found
+
+
+def _cached(folder: Path, make: Callable[[], Tokens]) -> tuple[np.ndarray, np.ndarray]:
     """Tokens kept in a folder, mapped; made and kept where they are not there yet."""
-    files = {name: folder / f"{name}.npy" for name in ("ids", "indptr", "about")}
-    if not files["about"].exists():  # written last
-        made: Tokens = make()
+    ids, indptr = folder / "ids.npy", folder / "indptr.npy"
+    if not indptr.exists():  # written last
+        made = make()
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {"ids": made.ids, "indptr": made.indptr}
-        for name, array in (arrays | {"about": np.array([made.vocabulary, made.pad])}).items():
-            aside = files[name].with_suffix(f".{os.getpid()}")
-            with open(aside, "wb") as file:
-                np.save(file, array)
-            aside.replace(files[name])
-    ids, indptr = (np.load(files[name], mmap_mode="r") for name in ("ids", "indptr"))
-    vocabulary, pad = np.load(files["about"]).tolist()
-    return Tokens(ids, np.asarray(indptr), vocabulary, pad)
+        for file, array in ((ids, made.ids), (indptr, made.indptr)):
+            aside = file.with_suffix(f".{os.getpid()}")
+            with open(aside, "wb") as opened:
+                np.save(opened, array)
+            aside.replace(file)
+    return np.load(ids, mmap_mode="r"), np.load(indptr)

@@ -77,7 +77,7 @@ class Encoder:
             encoded = {k: self.value(v, f"{name}.{k}") for k, v in parts.items()}
             return {"$csr": {"shape": [int(n) for n in value.shape], **encoded}}
         if isinstance(value, np.ndarray):
-            array = np.ascontiguousarray(value)
+            array = np.asarray(value, order="C")
             if array.dtype.kind not in "biuf":
                 raise StoreError(f"{name} is an array of {array.dtype}, which cannot be saved")
             file = self._put(name, array)

@@ -1,6 +1,19 @@
 """Encoders: texts to vectors that are trained."""
 
+from megalabel.neural.encoders.assembled import AssembledEncoder
+from megalabel.neural.encoders.bag import BagEncoder
 from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
+from megalabel.neural.encoders.convolutional import ConvolutionalEncoder
 from megalabel.neural.encoders.pretrained import PretrainedEncoder
+from megalabel.neural.encoders.recurrent import RecurrentEncoder
 
-__all__ = ["Encoder", "EncoderModule", "PretrainedEncoder", "pooled"]
+__all__ = [
+    "AssembledEncoder",
+    "BagEncoder",
+    "ConvolutionalEncoder",
+    "Encoder",
+    "EncoderModule",
+    "PretrainedEncoder",
+    "RecurrentEncoder",
+    "pooled",
+]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from megalabel.base import Component
+from megalabel.errors import ShapeError
+
+if TYPE_CHECKING:
+    from megalabel.checkpoints import Steps
+    from megalabel.neural.trainer import Trainer
 
 
 class EncoderModule(nn.Module, ABC):
@@ -20,6 +26,13 @@ class EncoderModule(nn.Module, ABC):
     """Of the vectors."""
     depth: int
     """The number of layers that `hidden` gives beside the embeddings."""
+    state_width: int
+    """Of the states of a token that those layers give."""
+
+    @property
+    @abstractmethod
+    def table(self) -> nn.Embedding | nn.EmbeddingBag:
+        """The vectors of single tokens or words, which everything starts from."""
 
     @abstractmethod
     def forward(self, inputs: Any) -> Tensor:
@@ -27,7 +40,8 @@ class EncoderModule(nn.Module, ABC):
 
     @abstractmethod
     def hidden(self, inputs: Any) -> list[Tensor]:
-        """The states of all tokens, (rows, length, width), after the embeddings and each layer."""
+        """The states of all tokens, (rows, length, state width), after the embeddings and each
+        layer; the embeddings may have a width of their own."""
 
     def checkpoint_gradients(self) -> None:
         """Compute layers again in the backward pass rather than keep them, where that is known."""
@@ -50,9 +64,46 @@ class Encoder(Component, ABC):
     weights_: dict[str, np.ndarray]
     about_: dict[str, Any]
 
+    def begin(
+        self, X: Any, seed: int, trainer: Trainer | None = None, steps: Steps | None = None
+    ) -> EncoderModule:
+        """A module to be trained on rows like X.
+
+        An encoder that has learned already starts from what it has learned; others from
+        pre-trained weights or random ones, which the seed fixes. Some train on X before they are
+        given: on the device of `trainer`, resumed as one of `steps`.
+        """
+        module = self.start(X, seed)
+        if not self.fitted:
+            self.prepare(module, X, seed, trainer, steps)
+        return module
+
+    def start(self, X: Any, seed: int) -> EncoderModule:
+        """The module that `begin` gives, without any training on X."""
+        self.check_parameters()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.module() if self.fitted else self.new(X)
+        if (known := module.table.num_embeddings) < X.shape[1]:
+            raise ShapeError(
+                f"{type(self).__name__} knows {known} tokens, but the rows have {X.shape[1]}: "
+                "take the tokenizer that it was trained with"
+            )
+        return module.train()
+
     @abstractmethod
-    def begin(self, X: Any, seed: int) -> EncoderModule:
-        """A new module for rows like X, with pre-trained weights or random ones."""
+    def new(self, X: Any) -> EncoderModule:
+        """A module for rows like X that has not been trained on anything here."""
+
+    def prepare(
+        self,
+        module: EncoderModule,
+        X: Any,
+        seed: int,
+        trainer: Trainer | None,
+        steps: Steps | None,
+    ) -> None:
+        """Train a new module on X without labels, where the encoder does that."""
 
     @abstractmethod
     def rebuild(self, about: Mapping[str, Any]) -> EncoderModule:
@@ -81,6 +132,10 @@ class Encoder(Component, ABC):
         state = {k: torch.from_numpy(np.array(v)) for k, v in self.weights_.items()}
         module.load_state_dict(state)
         return module.eval()
+
+    def __sklearn_clone__(self) -> Self:
+        # what was learned before is where a training starts from: as much a choice as a parameter
+        return copy.copy(self)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the weights back; they must fit the module that `about_` describes."""

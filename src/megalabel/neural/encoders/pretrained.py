@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from megalabel.base import boolean, instance, integer, one_of, sequence_of
 from megalabel.errors import ParameterError
@@ -57,11 +57,10 @@ class PretrainedEncoder(Encoder):
         self.layers = layers
         self.trust_remote_code = trust_remote_code
 
-    def begin(self, X: Any, seed: int) -> EncoderModule:
+    def new(self, X: Any) -> EncoderModule:
         """The model with its pre-trained weights."""
         from transformers import AutoModel
 
-        self.check_parameters()
         options = {"trust_remote_code": self.trust_remote_code, "use_safetensors": True}
         model = from_hub(AutoModel, self.source, **options, dtype=torch.float32)
         how = self.pooling if self.pooling != "auto" else _pooling_of(Path(self.source))
@@ -96,9 +95,16 @@ class _Transformer(EncoderModule):
             raise ParameterError(
                 f"layers must be some of -{self.depth + 1} to {self.depth}, not {list(layers)}"
             )
-        self.width = int(model.config.hidden_size) * len(self.layers)
+        self.state_width = int(model.config.hidden_size)
+        self.width = self.state_width * len(self.layers)
         if getattr(model, "pooler", None) is not None:
             model.pooler = None  # never read: the pooling is ours
+
+    @property
+    def table(self) -> nn.Embedding:
+        table = self.model.get_input_embeddings()
+        assert isinstance(table, nn.Embedding)
+        return table
 
     def forward(self, inputs: TokenBatch) -> Tensor:
         if self.layers == [self.depth]:
