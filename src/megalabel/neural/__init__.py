@@ -9,6 +9,7 @@ from megalabel.neural.encoders import (
     PretrainedEncoder,
     RecurrentEncoder,
 )
+from megalabel.neural.export import encoder_of, export_onnx
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.losses import (
     BCE,
@@ -49,5 +50,7 @@ __all__ = [
     "Trainer",
     "Triplet",
     "Views",
+    "encoder_of",
+    "export_onnx",
     "pretrain",
 ]

@@ -1,0 +1,150 @@
+"""Embedding: the vectors of an encoder, pre-trained or trained elsewhere, as features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from megalabel import store
+from megalabel.base import Featurizer, clone, instance, integer, one_of, sequence_of
+from megalabel.errors import MissingExtraError, ParameterError, ShapeError
+from megalabel.features.rows import normalised_rows
+
+if TYPE_CHECKING:
+    from megalabel.neural import Encoder, Tokenizer
+    from megalabel.neural.encoders import EncoderModule
+
+
+class Embedding(Featurizer):
+    """What an encoder makes of a text: a vector of length one. The encoder is not trained.
+
+    Parameters
+    ----------
+    source : str, optional
+        A Hugging Face model by name or folder, or the folder of a tagger whose encoder was
+        trained. None: the encoder given to `Embedding.of`.
+    pooling : "auto", "first", "last", "mean" or "max"
+        How the states of a text's tokens become its vector, for a Hugging Face model.
+    layers : list of int
+        The layers whose vectors are put side by side, for a Hugging Face model.
+    max_length : int
+        Longer texts are cut.
+    device : str
+        "auto", "cpu", "cuda", …
+
+    Examples
+    --------
+    >>> from megalabel.features import Concat, Tfidf
+    >>> both = Concat([Tfidf(), Embedding("sentence-transformers/all-MiniLM-L6-v2")])
+    """
+
+    PARAMETERS = {  # noqa: RUF012
+        "source": instance(str) | one_of(None),
+        "pooling": one_of("auto", "first", "last", "mean", "max"),
+        "layers": sequence_of(integer()),
+        "max_length": integer(2),
+        "device": instance(str),
+    }
+
+    encoder_: Encoder
+    tokenizer_: Tokenizer
+
+    _module: EncoderModule | None = None
+
+    def __init__(
+        self,
+        source: str | None = None,
+        *,
+        pooling: str = "auto",
+        layers: Sequence[int] = (-1,),
+        max_length: int = 128,
+        device: str = "auto",
+    ) -> None:
+        self.source = source
+        self.pooling = pooling
+        self.layers = layers
+        self.max_length = max_length
+        self.device = device
+
+    @classmethod
+    def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
+        """The vectors of an encoder that was trained, by the tokens that it was trained with."""
+        made = cls(max_length=tokenizer.max_length, device=device)
+        made.restore({"encoder_": encoder, "tokenizer_": tokenizer})
+        return made
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Read the encoder from its source; nothing is learned from the inputs."""
+        self.check_parameters()
+        if self.source is None:
+            if not self.fitted:
+                raise ParameterError("Embedding needs a source, or an encoder by Embedding.of")
+            return self
+        neural = _neural()
+        if store.is_model(self.source):
+            encoder, tokenizer = neural.encoder_of(self.source)
+        else:
+            tokenizer = neural.Tokenizer(self.source, max_length=self.max_length).fit([])
+            encoder = neural.PretrainedEncoder(
+                self.source, pooling=self.pooling, layers=self.layers
+            )
+            encoder.keep(encoder.begin(tokenizer.transform([]), seed=0))
+        self.restore({"encoder_": encoder, "tokenizer_": tokenizer})
+        return self
+
+    def transform(self, inputs: Any) -> np.ndarray:
+        """One row a text, float32, of length one."""
+        self.check_fitted()
+        from megalabel.neural.classifier import encoded
+        from megalabel.neural.trainer import Trainer
+
+        trainer = Trainer(device=self.device, precision="float32")
+        module = self._encoding().to(trainer.torch_device)
+        made = normalised_rows(encoded(module, self.tokenizer_.transform(inputs), trainer))
+        assert isinstance(made, np.ndarray)
+        return made
+
+    @property
+    def n_features(self) -> int:
+        """The width of the vectors."""
+        self.check_fitted()
+        return int(self._encoding().width)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the encoder and its tokenizer back."""
+        neural = _neural()
+        encoder, tokenizer = learned.get("encoder_"), learned.get("tokenizer_")
+        if not isinstance(encoder, neural.Encoder) or not isinstance(tokenizer, neural.Tokenizer):
+            raise ValueError("Embedding is an encoder and the tokenizer it was trained with")
+        super().restore(learned)
+        self._module = None
+
+    def _encoding(self) -> EncoderModule:
+        """The encoder as a module, made when it is first asked."""
+        if self._module is None:
+            module = self.encoder_.module()
+            if self.tokenizer_.n_features > (known := module.table.num_embeddings):
+                raise ShapeError(
+                    f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
+                    f"knows {known}"
+                )
+            self._module = module
+        return self._module
+
+    def __sklearn_clone__(self) -> Self:
+        if self.source is None and self.fitted:
+            return self  # an encoder trained elsewhere: nothing that fit could make anew
+        return type(self)(**{k: clone(v) for k, v in self.get_params(deep=False).items()})
+
+
+def _neural() -> Any:
+    """The room that needs torch."""
+    try:
+        import megalabel.neural
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("megalabel"):
+            raise
+        raise MissingExtraError(error.name or "torch", "neural") from error
+    return megalabel.neural

@@ -1,0 +1,116 @@
+"""Encoders as ONNX: the same vectors without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the neural room needs torch")
+pytest.importorskip("onnxruntime", reason="the extra onnx")
+pytest.importorskip("onnxscript", reason="the extra onnx")
+
+import megalabel
+from megalabel import store
+from megalabel.errors import MissingExtraError, ParameterError
+from megalabel.features import Embedding, OnnxEmbedding
+from megalabel.linear import OneVsAll
+from megalabel.neural import (
+    AssembledEncoder,
+    BagEncoder,
+    ConvolutionalEncoder,
+    PretrainedEncoder,
+    RecurrentEncoder,
+    Tokenizer,
+    encoder_of,
+    export_onnx,
+)
+from megalabel.tagger import Tagger
+
+TEXTS = ["red dress", "blue jeans with rivets for everyone", "", "a kettle", "x " * 80]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus, tiny_bert) -> Tokenizer:
+    return Tokenizer(str(tiny_bert), max_length=64).fit(corpus)
+
+
+def begun(encoder, tokenizer):
+    return encoder.keep(encoder.begin(tokenizer.transform(TEXTS), seed=0))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "rotary",
+        "pretrained",
+        pytest.param("convolutional", marks=pytest.mark.slow),
+        pytest.param("recurrent", marks=pytest.mark.slow),
+    ],
+)
+def test_an_exported_encoder_gives_the_same_vectors(kind, tokenizer, tiny_bert, tmp_path):
+    encoder = {
+        "rotary": AssembledEncoder(width=16, layers=1, heads=2, rotary=True, pretrain_epochs=0),
+        "convolutional": ConvolutionalEncoder(width=8, token_width=16, length=6),
+        "recurrent": RecurrentEncoder(token_width=8, size=4),
+        "pretrained": PretrainedEncoder(str(tiny_bert), layers=[-1, 1]),
+    }[kind]
+    begun(encoder, tokenizer)
+    about = export_onnx(encoder, tmp_path, tokenizer=tokenizer)
+    assert about["difference"] < 1e-5
+    assert about == json.loads((tmp_path / "config.json").read_text())
+    found = OnnxEmbedding(str(tmp_path)).fit_transform(TEXTS)
+    expected = Embedding.of(encoder, tokenizer).transform(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_of_a_tagger_and_read_without_torch(corpus, tokenizer, tmp_path):
+    encoder = AssembledEncoder(encoder="gated-cnn", width=16, layers=1, pretrain_epochs=0)
+    tagger = Tagger(OneVsAll(), calibration=None).fit(corpus)
+    with pytest.raises(ParameterError, match="OneVsAll has no encoder"):
+        encoder_of(tagger)
+    tagger.features_, tagger.classifier_.encoder_ = tokenizer, begun(encoder, tokenizer)
+    tagger.save(tmp_path / "model")
+    about = export_onnx(tmp_path / "model", tmp_path / "encoder", int8=True, texts=corpus)
+    assert about["int8"]
+    assert 0.98 < about["cosine"] < 1
+    features = OnnxEmbedding(str(tmp_path / "encoder")).fit()
+    store.save(features, tmp_path / "features")
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        f"from megalabel import store; features = store.load({str(tmp_path / 'features')!r})\n"
+        f"print(features.transform({TEXTS!r}).sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(float(features.transform(TEXTS).sum()), abs=1e-4)
+    assert features.transform([]).shape == (0, 16)
+
+
+def test_errors(tokenizer, tmp_path, monkeypatch):
+    encoder = begun(AssembledEncoder(width=16, layers=1, heads=2, pretrain_epochs=0), tokenizer)
+    with pytest.raises(ParameterError, match="give both"):
+        export_onnx(encoder, tmp_path)
+    with pytest.raises(ParameterError, match="BagEncoder reads words"):
+        export_onnx(BagEncoder(), tmp_path, tokenizer=tokenizer)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(MissingExtraError, match=r"megalabel\[onnx\]"):
+        export_onnx(encoder, tmp_path, tokenizer=tokenizer)
+
+
+@pytest.mark.slow
+def test_a_real_encoder(mini_lm, shared_data, tmp_path):
+    texts = megalabel.read(shared_data / "eurlex-titles", split="test").texts[:200]
+    embedding = Embedding(mini_lm).fit([])
+    encoder, tokenizer = embedding.encoder_, embedding.tokenizer_
+    about = export_onnx(encoder, tmp_path / "float32", tokenizer=tokenizer, texts=texts)
+    assert about["difference"] < 1e-3
+    expected = embedding.transform(texts)
+    found = OnnxEmbedding(str(tmp_path / "float32")).fit_transform(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    small = export_onnx(encoder, tmp_path / "int8", tokenizer=tokenizer, int8=True, texts=texts)
+    assert small["cosine"] > 0.95
+    sizes = [(tmp_path / name / "model.onnx").stat().st_size for name in ("float32", "int8")]
+    assert sizes[1] < 0.35 * sizes[0]
