@@ -63,13 +63,14 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture(scope="session")
-def tiny_bert(corpus, tmp_path_factory) -> Path:
+def tiny_model(corpus, tmp_path_factory) -> str:
     """A folder as of the hub: a small BERT with random weights, and its tokenizer."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     from megalabel.neural import Tokenizer
 
-    folder = tmp_path_factory.mktemp("tiny-bert")
+    transformers.utils.logging.disable_progress_bar()
+    folder = tmp_path_factory.mktemp("tiny-model")
     tokenizer = Tokenizer(vocabulary=200, max_length=64).fit(corpus)
     tokenizer.write(folder)
     config = transformers.BertConfig(
@@ -83,7 +84,7 @@ def tiny_bert(corpus, tmp_path_factory) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         transformers.BertModel(config).save_pretrained(folder)
-    return folder
+    return str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -50,22 +50,22 @@ class TestEmbedding:
     def torch(self):
         return pytest.importorskip("torch", reason="the neural room needs torch")
 
-    def test_rows_have_length_one(self, tiny_bert):
-        embedding = Embedding(str(tiny_bert)).fit(TEXTS)
+    def test_rows_have_length_one(self, tiny_model):
+        embedding = Embedding(tiny_model).fit(TEXTS)
         vectors = embedding.transform(TEXTS)
         assert vectors.shape == (4, embedding.n_features) == (4, 32)
         assert vectors.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
 
-    def test_a_text_alone_has_the_same_vector(self, tiny_bert):
-        embedding = Embedding(str(tiny_bert), layers=[-1, -2]).fit([])
+    def test_a_text_alone_has_the_same_vector(self, tiny_model):
+        embedding = Embedding(tiny_model, layers=[-1, -2]).fit([])
         together = embedding.transform(TEXTS)
         alone = np.concatenate([embedding.transform([text]) for text in TEXTS])
         np.testing.assert_allclose(together, alone, atol=1e-5)
         assert embedding.transform([]).shape == (0, 64)
 
-    def test_beside_words_in_a_tagger_that_is_saved(self, tiny_bert, corpus, tmp_path):
-        features = Concat([Tfidf(), Embedding(str(tiny_bert))])
+    def test_beside_words_in_a_tagger_that_is_saved(self, tiny_model, corpus, tmp_path):
+        features = Concat([Tfidf(), Embedding(tiny_model)])
         tagger = Tagger(OneVsAll(), features=features, calibration=None).fit(corpus)
         assert tagger.features_.n_features == Tfidf().fit(corpus).n_features + 32
         tagger.save(tmp_path / "model")

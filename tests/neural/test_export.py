@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("onnxruntime", reason="the extra onnx")
 pytest.importorskip("onnxscript", reason="the extra onnx")
 
@@ -34,8 +33,8 @@ TEXTS = ["red dress", "blue jeans with rivets for everyone", "", "a kettle", "x 
 
 
 @pytest.fixture(scope="module")
-def tokenizer(corpus, tiny_bert) -> Tokenizer:
-    return Tokenizer(str(tiny_bert), max_length=64).fit(corpus)
+def tokenizer(corpus, tiny_model) -> Tokenizer:
+    return Tokenizer(tiny_model, max_length=64).fit(corpus)
 
 
 def begun(encoder, tokenizer):
@@ -51,12 +50,12 @@ def begun(encoder, tokenizer):
         pytest.param("recurrent", marks=pytest.mark.slow),
     ],
 )
-def test_an_exported_encoder_gives_the_same_vectors(kind, tokenizer, tiny_bert, tmp_path):
+def test_an_exported_encoder_gives_the_same_vectors(kind, tokenizer, tiny_model, tmp_path):
     encoder = {
         "rotary": AssembledEncoder(width=16, layers=1, heads=2, rotary=True, pretrain_epochs=0),
         "convolutional": ConvolutionalEncoder(width=8, token_width=16, length=6),
         "recurrent": RecurrentEncoder(token_width=8, size=4),
-        "pretrained": PretrainedEncoder(str(tiny_bert), layers=[-1, 1]),
+        "pretrained": PretrainedEncoder(tiny_model, layers=[-1, 1]),
     }[kind]
     begun(encoder, tokenizer)
     about = export_onnx(encoder, tmp_path, tokenizer=tokenizer)

@@ -65,12 +65,12 @@ def test_perplexity_of_other_texts_drops(tokens):
 
 
 @pytest.mark.parametrize("targets", [("mlm",), ("mlm", "frequency", "tags"), ("frequency",)])
-def test_an_encoder_of_either_kind_is_pretrained(targets, tokens, corpus, tokenizer, tiny_bert):
+def test_an_encoder_of_either_kind_is_pretrained(targets, tokens, corpus, tokenizer, tiny_model):
     words = tokenizer.words(corpus)
     tags = [[None if w == "for" else f"{len(w) > 4}" for w in row] for row in words]
     for encoder in (
         AssembledEncoder(**SMALL),
-        PretrainedEncoder(str(tiny_bert)),
+        PretrainedEncoder(tiny_model),
     ):
         made = pretrain(
             encoder,

@@ -128,11 +128,12 @@ class FullClassifier(NeuralClassifier):
         self._module = None
         trainer = self.training
         device = trainer.torch_device
+        steps = self.steps(X, Y)
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed)
+            module = self.encoder.begin(X, self.seed, trainer, steps)
             head = self._head(self.bottleneck or module.width, counts, Y.shape[0], device)
             model = FullModel(
                 module,
@@ -150,7 +151,6 @@ class FullClassifier(NeuralClassifier):
                 ids = head.top_k(torch.from_numpy(features).to(device), 1)[1]
                 return precision_at(ids.cpu().numpy(), truth)
 
-        steps = self.steps(X, Y)
         trainer.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps)
         self.encoder_ = clone(self.encoder).keep(module)
         weights, bias = _learned(head)

@@ -143,14 +143,11 @@ def train_on_tokens(
     **choices: Any,
 ) -> list[dict[str, float]]:
     """Train a module in place, as `pretrain` does; what the trainer recorded is returned."""
-    if trainer.batch is None:
-        trainer = clone(trainer).set_params(batch=_BATCH)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(trainer.seed)
         model = TokenModel(module, tokens, seed=trainer.seed, **choices)
-    each = math.ceil(len(tokens) / trainer.batch)
-    model.batches_per_epoch, model.batches = each, trainer.total_steps(len(tokens))
-    model.batches *= trainer.accumulate
+    model.batches_per_epoch = math.ceil(len(tokens) / trainer.batch_of(len(tokens)))
+    model.batches = trainer.total_steps(len(tokens)) * trainer.accumulate
     evaluate = None if held_out is None else lambda: -model.mean_loss(held_out, trainer)
     none = csr_matrix((len(tokens), 1), dtype=np.float32)
     history = trainer.fit(model, tokens, none, evaluate=evaluate, steps=steps, name="pretraining")

@@ -145,7 +145,8 @@ class RecursiveClassifier(NeuralClassifier):
         )
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X.tokens, self.seed).to(self.training.torch_device)
+            module = self.encoder.begin(X.tokens, self.seed, self.training, steps)
+            module.to(self.training.torch_device)
         vectors = encoded(module, X.tokens, self.training)
         tuned = self._tuned(tree)
         # the first level tells all its nodes apart

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -74,8 +76,8 @@ def texts(corpus) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tokens(texts, tiny_bert) -> Tokens:
-    return Tokenizer(str(tiny_bert)).fit_transform(texts)
+def tokens(texts, tiny_model) -> Tokens:
+    return Tokenizer(tiny_model).fit_transform(texts)
 
 
 @pytest.fixture(scope="module")
@@ -92,36 +94,36 @@ def outputs(module, X) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NAMES)
 class TestEveryEncoder:
-    def test_gives_one_finite_vector_a_row(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_gives_one_finite_vector_a_row(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         vectors = outputs(module, X)
         assert vectors.shape == (X.shape[0], module.width)
         assert np.isfinite(vectors).all()
 
-    def test_rows_do_not_depend_on_each_other(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_rows_do_not_depend_on_each_other(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         alone = np.concatenate([outputs(module, X[[i]]) for i in range(X.shape[0])])
         np.testing.assert_allclose(outputs(module, X), alone, atol=1e-5)
 
-    def test_the_seed_fixes_it(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_the_seed_fixes_it(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         first = outputs(encoder.begin(X, seed=3), X)
         torch.manual_seed(99)
         np.testing.assert_array_equal(first, outputs(encoder.begin(X, seed=3), X))
 
-    def test_building_leaves_the_random_state_alone(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_building_leaves_the_random_state_alone(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         before = torch.random.get_rng_state()
         encoder.begin(rows(encoder), seed=0)
         assert torch.equal(before, torch.random.get_rng_state())
 
-    def test_a_batch_of_one_row_trains(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_a_batch_of_one_row_trains(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         assert module.training
@@ -131,8 +133,8 @@ class TestEveryEncoder:
         )
         assert module.table.weight.grad is not None
 
-    def test_a_saved_one_gives_the_same(self, name, rows, tiny_bert, tmp_path):
-        encoder = made(name, str(tiny_bert))
+    def test_a_saved_one_gives_the_same(self, name, rows, tiny_model, tmp_path):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         encoder.keep(module)
@@ -140,8 +142,8 @@ class TestEveryEncoder:
         loaded = store.load(tmp_path / "model")
         np.testing.assert_array_equal(outputs(module, X), outputs(loaded.module(), X))
 
-    def test_what_was_learned_is_where_the_next_training_starts(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_what_was_learned_is_where_the_next_training_starts(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         with torch.no_grad():
@@ -152,8 +154,8 @@ class TestEveryEncoder:
         copied.keep(copied.begin(X, seed=0))
         assert copied.weights_ is not encoder.weights_
 
-    def test_states_have_the_width_that_is_said(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_states_have_the_width_that_is_said(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         module = encoder.begin(X, seed=0)
         if encoder.reads == "words":
@@ -167,8 +169,8 @@ class TestEveryEncoder:
             assert state.shape[0] == 3
             assert state.shape[2] == module.state_width
 
-    def test_more_tokens_than_it_knows_are_refused(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_more_tokens_than_it_knows_are_refused(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         X = rows(encoder)
         encoder.keep(encoder.begin(X, seed=0))
         more = X.shape[1] + 1
@@ -182,8 +184,8 @@ class TestEveryEncoder:
         ):
             encoder.begin(wide, seed=0)
 
-    def test_weights_of_another_shape_are_refused(self, name, rows, tiny_bert):
-        encoder = made(name, str(tiny_bert))
+    def test_weights_of_another_shape_are_refused(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
         encoder.keep(encoder.begin(rows(encoder), seed=0))
         name_, value = next(iter(encoder.weights_.items()))
         learned = {"about_": encoder.about_, "weights_": encoder.weights_ | {name_: value[:-1]}}
@@ -194,8 +196,8 @@ class TestEveryEncoder:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if "bag" not in n])
-def test_padding_changes_nothing(name, tokens, tiny_bert):
-    module = made(name, str(tiny_bert)).begin(tokens, seed=0).eval()
+def test_padding_changes_nothing(name, tokens, tiny_model):
+    module = made(name, tiny_model).begin(tokens, seed=0).eval()
     batch = rows_on(tokens, np.arange(4), CPU)
     more = type(batch)(
         torch.nn.functional.pad(batch.ids, (0, 7), value=3),
@@ -245,7 +247,7 @@ class TestConvolutional:
         attention.gate.data.fill_(1.0)
         assert not torch.allclose(attention(x), x)
 
-    def test_what_comes_after_its_length_is_not_read(self, tokens, tiny_bert):
+    def test_what_comes_after_its_length_is_not_read(self, tokens, tiny_model):
         module = made("convolutional", "").begin(tokens, seed=0).eval()
         batch = rows_on(tokens, np.arange(4), CPU)
         short = type(batch)(batch.ids[:, :5], batch.mask[:, :5])
@@ -342,21 +344,21 @@ class TestAssembled:
 
 
 class TestPretrained:
-    def test_layers_and_poolings(self, tokens, tiny_bert):
+    def test_layers_and_poolings(self, tokens, tiny_model):
         batch = rows_on(tokens, np.arange(3), CPU)
-        last = PretrainedEncoder(str(tiny_bert)).begin(tokens, seed=0).eval()
-        both = PretrainedEncoder(str(tiny_bert), layers=[-1, 0]).begin(tokens, seed=0).eval()
+        last = PretrainedEncoder(tiny_model).begin(tokens, seed=0).eval()
+        both = PretrainedEncoder(tiny_model, layers=[-1, 0]).begin(tokens, seed=0).eval()
         with torch.no_grad():
             torch.testing.assert_close(both(batch)[:, :32], last(batch))
             expected = pooled(last.hidden(batch)[0], batch.mask, "mean")
             torch.testing.assert_close(both(batch)[:, 32:], expected)
         with pytest.raises(ParameterError, match="layers must be some of -4 to 3"):
-            PretrainedEncoder(str(tiny_bert), layers=[4]).begin(tokens, seed=0)
+            PretrainedEncoder(tiny_model, layers=[4]).begin(tokens, seed=0)
 
-    def test_the_source_is_not_needed_to_answer(self, tokens, tiny_bert, tmp_path):
+    def test_the_source_is_not_needed_to_answer(self, tokens, tiny_model, tmp_path):
         moved = tmp_path / "moved"
         moved.mkdir()
-        for file in tiny_bert.iterdir():
+        for file in Path(tiny_model).iterdir():
             (moved / file.name).write_bytes(file.read_bytes())
         encoder = PretrainedEncoder(str(moved))
         module = encoder.begin(tokens, seed=0)
@@ -368,17 +370,17 @@ class TestPretrained:
         with pytest.raises(DataError, match="cannot be had"):
             clone(PretrainedEncoder(str(moved))).begin(tokens, seed=0)
 
-    def test_code_of_a_model_is_not_run(self, tokens, tiny_bert, tmp_path):
-        encoder = PretrainedEncoder(str(tiny_bert))
+    def test_code_of_a_model_is_not_run(self, tokens, tiny_model, tmp_path):
+        encoder = PretrainedEncoder(tiny_model)
         encoder.keep(encoder.begin(tokens, seed=0))
         encoder.about_["config"]["auto_map"] = {"AutoModel": "evil.Model"}
         store.save(encoder, tmp_path / "model")
         with pytest.raises(StoreError, match="code of its own"):
             store.load(tmp_path / "model")
 
-    def test_pickled_weights_are_not_read(self, tokens, tiny_bert, tmp_path):
+    def test_pickled_weights_are_not_read(self, tokens, tiny_model, tmp_path):
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            (tmp_path / name).write_bytes((tiny_bert / name).read_bytes())
+            (tmp_path / name).write_bytes((Path(tiny_model) / name).read_bytes())
         torch.save({}, tmp_path / "pytorch_model.bin")
         with pytest.raises(DataError, match="cannot be had"):
             PretrainedEncoder(str(tmp_path)).begin(tokens, seed=0)
