@@ -8,12 +8,14 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("onnxruntime", reason="the extra onnx")
 pytest.importorskip("onnxscript", reason="the extra onnx")
 
 import megalabel
 from megalabel import store
+from megalabel.cli.app import app
 from megalabel.errors import MissingExtraError, ParameterError
 from megalabel.features import Embedding, OnnxEmbedding
 from megalabel.linear import OneVsAll
@@ -73,10 +75,14 @@ def test_of_a_tagger_and_read_without_torch(corpus, tokenizer, tmp_path):
         encoder_of(tagger)
     tagger.features_, tagger.classifier_.encoder_ = tokenizer, begun(encoder, tokenizer)
     tagger.save(tmp_path / "model")
-    about = export_onnx(tmp_path / "model", tmp_path / "encoder", int8=True, texts=corpus)
+    out = tmp_path / "encoder"
+    command = ["export", str(tmp_path / "model"), "--out", str(out), "--int8", "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    about = json.loads(done.stdout)
     assert about["int8"]
     assert 0.98 < about["cosine"] < 1
-    features = OnnxEmbedding(str(tmp_path / "encoder")).fit()
+    features = OnnxEmbedding(str(out)).fit()
     store.save(features, tmp_path / "features")
     code = (
         "import sys; sys.modules['torch'] = None\n"

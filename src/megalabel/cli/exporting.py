@@ -36,4 +36,5 @@ def export(
     if as_json:
         output.show_json(about)
         return
-    output.show_facts(str(out), about)
+    measured = {name: f"{about[name]:.4g}" for name in ("difference", "cosine")}
+    output.show_facts(str(out), about | measured)
