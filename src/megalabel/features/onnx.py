@@ -11,6 +11,7 @@ import numpy as np
 
 from megalabel import _native
 from megalabel.base import Featurizer, check_array, instance
+from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError, MissingExtraError
 from megalabel.features.inputs import text_batches
 from megalabel.features.rows import normalised_rows
@@ -74,8 +75,9 @@ class OnnxEmbedding(Featurizer):
         """The vectors as the encoder gives them, of any length."""
         self.check_fitted()
         rows: list[list[int]] = []
-        for texts in text_batches(inputs):
-            rows += [made.ids for made in self._tokenizer.encode_batch_fast(texts.to_pylist())]
+        for arrays in text_batches(inputs):
+            texts = from_arrays(*arrays).to_pylist()
+            rows += [made.ids for made in self._tokenizer.encode_batch_fast(texts)]
         return self.of_tokens(rows)
 
     def of_tokens(self, rows: list[list[int]]) -> np.ndarray:

@@ -161,7 +161,7 @@ class CascadeClassifier(NeuralClassifier):
         self.tree_ = self._clustered(X.words, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X.tokens, self.seed)
+            module = self.encoder.begin(X.tokens, self.seed, trainer, steps)
             network = self._built(module)
         targets = Y.copy()
         np.minimum(targets.data, 1, out=targets.data)

@@ -192,7 +192,7 @@ class Tokenizer(Featurizer):
         self.restore(learned)
         return self
 
-    def transform(self, inputs: Any) -> Tokens:  # type: ignore[override]
+    def transform(self, inputs: Any) -> Tokens:
         """The tokens of each text, those that begin and end a text among them."""
         self.check_fitted()
         if self.cache is None:

@@ -82,7 +82,8 @@ class PretrainedEncoder(Encoder):
         if "auto_map" in config and not self.trust_remote_code:
             raise ParameterError("this model brings code of its own, which is not run unasked")
         made = AutoConfig.for_model(config.pop("model_type"), **config)
-        return _Transformer(AutoModel.from_config(made), about["pooling"], self.layers)
+        model = AutoModel.from_config(made)  # type: ignore[no-untyped-call]
+        return _Transformer(model, about["pooling"], self.layers)
 
 
 class _Transformer(EncoderModule):
