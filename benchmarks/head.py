@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import itertools
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -28,6 +28,8 @@ from torch.nn import functional
 
 from megalabel.neural.heads import DenseHead
 from megalabel.neural.targets import Targets
+
+CHUNKS = [16_896, 33_792, 67_584, 135_168]  # with 512 rows, whole waves of tiles on 132 processors
 
 
 class Bce:
@@ -99,7 +101,7 @@ class Bench:
             run()
             mark.record()
         torch.cuda.synchronize()
-        taken = [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
+        taken = [a.elapsed_time(b) for a, b in pairwise(marks)]
         return statistics.median(taken), torch.cuda.max_memory_allocated() / 1e9
 
     def measure(self, what: str, labels: int, prepare: Callable[[], Callable[[], object]]) -> Row:
@@ -171,11 +173,11 @@ class Bench:
         flop = 2 * self.rows * self.width * chunk
         tiles = [
             Tile(128, 128, 64, 4, 3),
-            Tile(128, 128, 64, 8, 3),
-            Tile(128, 256, 64, 8, 3),
-            Tile(128, 256, 64, 8, 4),
+            Tile(128, 128, 64, 4, 3, resident=2),
+            Tile(128, 256, 64, 8, 3, resident=1),
+            Tile(128, 256, 64, 8, 4, resident=1),
+            Tile(256, 128, 64, 8, 3, resident=1),
             Tile(64, 256, 64, 4, 3),
-            Tile(256, 128, 64, 8, 3),
         ]
         for tile in tiles:
             splits = splits_for(self.device, self.rows, self.width, tile)
@@ -201,14 +203,15 @@ class Bench:
             }
             for name, run in runs.items():
                 shape = f"{tile.m}x{tile.n}x{tile.k}, {tile.warps} warps, {tile.stages} stages"
+                shape += f", {tile.resident} resident" if tile.resident else ""
                 line = self.measure(f"kernel {name} {shape}", chunk, lambda run=run: run)
                 if line.milliseconds:
                     line.note = f"{flop / line.milliseconds / 1e9:.0f} TFLOP/s"
 
-    def peers(self, labels: int) -> None:
+    def peers(self, labels: int, compiled: bool = True) -> None:
         """What else one would use."""
 
-        def plain(compiled: bool) -> Callable[[], object]:
+        def plain(compile_it: bool) -> Callable[[], object]:
             layer = torch.nn.Linear(self.width, labels, bias=False, device=self.device)
             layer = layer.bfloat16()
             optimiser = torch.optim.SGD(layer.parameters(), lr=0.01)
@@ -220,7 +223,7 @@ class Bench:
                     layer(x), wanted, reduction="sum"
                 )
 
-            value = torch.compile(loss) if compiled else loss
+            value = torch.compile(loss) if compile_it else loss
 
             def run() -> None:
                 x.grad = None
@@ -255,7 +258,8 @@ class Bench:
             return run
 
         self.measure("peer: torch BCE head and SGD", labels, lambda: plain(False))
-        self.measure("peer: the same, torch.compile", labels, lambda: plain(True))
+        if compiled:
+            self.measure("peer: the same, torch.compile", labels, lambda: plain(True))
         self.measure("peer: chunked linear cross entropy, plain torch", labels, chunked)
         self.measure("peer: Liger's fused linear cross entropy and SGD", labels, liger)
 
@@ -315,28 +319,32 @@ def linear_cross_entropy(x: Tensor, weights: Tensor, label: Tensor, rate: float)
     return value / len(x)
 
 
-def run(bench: Bench, labels: int, more: list[int], chunks: list[int]) -> None:
+def run(bench: Bench, labels: int, more: list[int], chunks: list[int], compiled: bool) -> None:
     """All measurements, the most telling first."""
     print("check:", bench.check(), flush=True)
     floor = bench.products(labels)
     if bench.cuda:
         from megalabel.neural.kernels.tuning import Tile, Tuning
 
-        bench.kernels(labels, chunks[1])
-        wide = Tile(128, 256, 64, warps=8, stages=3)
-        fused = Tuning()
+        bench.kernels(labels, chunks[-1])
+        paired = Tile(128, 128, 64, warps=4, stages=3, resident=2)
+        wide = Tile(128, 256, 64, warps=8, stages=4, resident=1)
+        base = Tuning()
         variants = {
-            "fused": fused,
-            "fused, 128x256 tiles": replace(
-                fused, scores_tile=wide, features_tile=wide, update_tile=wide
+            "default tiles": base,
+            "resident 128x128 tiles": replace(base, scores_tile=paired, update_tile=paired),
+            "resident 128x256 tiles": replace(base, scores_tile=wide, update_tile=wide),
+            "scores by the library": replace(base, scores="library"),
+            "default tiles, graph": replace(base, graph=True),
+            "resident 128x256 tiles, graph": replace(
+                base, scores_tile=wide, update_tile=wide, graph=True
             ),
-            "fused, features by the library": replace(fused, features="library"),
-            "scores and features by the library": replace(
-                fused, scores="library", features="library"
-            ),
+            "scores by the library, graph": replace(base, scores="library", graph=True),
         }
         for chunk in chunks:
             for name, tuning in variants.items():
+                if chunk < 60_000 and not tuning.graph:
+                    continue  # bound by the time to launch
                 bench.measure(
                     f"{name}, chunk {chunk:,}",
                     labels,
@@ -352,7 +360,7 @@ def run(bench: Bench, labels: int, more: list[int], chunks: list[int]) -> None:
     bench.measure(
         "megalabel, all labels compensated", labels, lambda: bench.step(labels, compensate=1.0)
     )
-    bench.peers(labels)
+    bench.peers(labels, compiled)
     for count in more:
         bench.measure("megalabel, default", count, lambda count=count: bench.step(count))
     if default.milliseconds and floor:
@@ -387,14 +395,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--width", type=int)
     parser.add_argument("--out", type=Path, help="write the table to this file too")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args()
     if given.device.startswith("cuda"):
         bench = Bench(given.device, given.rows or 512, given.width or 768, repeats=20)
-        run(bench, 670_080, [2_812_281, 8_623_847], [16_896, 33_792, 67_584, 135_168])
+        run(bench, 670_080, [2_812_281, 8_623_847], CHUNKS, not given.no_compile)
     else:
         torch.set_num_threads(1)
         bench = Bench(given.device, given.rows or 8, given.width or 16, repeats=3)
-        run(bench, 1000, [2000], [256])
+        run(bench, 1000, [2000], [256], not given.no_compile)
     text = table(bench)
     print("\n" + text)
     if given.out is not None:

@@ -61,7 +61,8 @@ class DenseHead(Head):
         Labels at a time; None: by the memory that a chunk takes.
     value_every
         The loss's value is computed in every so many-th step; steps between return the last one,
-        while their gradients are right.
+        while their gradients are right. None: in every step in plain torch, and in every 16th by
+        kernels, which need the value for nothing else.
     seed
         Of initial weights, dropout and rounding.
     shard
@@ -75,7 +76,6 @@ class DenseHead(Head):
     --------
     >>> import torch
     >>> from megalabel.neural.heads import DenseHead
-    >>> from megalabel.neural.targets import Targets
     >>> head = DenseHead(4, 6, loss=None, seed=1)
     >>> scores, labels = head.top_k(torch.ones(2, 4), 3)
     >>> labels.shape
@@ -101,7 +101,7 @@ class DenseHead(Head):
         compensate: float = 0.0,
         label_counts: Any = None,
         chunk: int | None = None,
-        value_every: int = 1,
+        value_every: int | None = None,
         seed: int = 0,
         shard: tuple[int, int] | None = None,
         tuning: Tuning | None = None,
@@ -115,7 +115,7 @@ class DenseHead(Head):
         self.loss = loss
         self.dropout = dropout
         self.chunk = chunk
-        self.value_every = max(1, value_every)
+        self.value_every = value_every
         self.seed = seed
         self.tuning = tuning
         self.first, self.last = shard or (0, labels)
@@ -173,10 +173,11 @@ class DenseHead(Head):
         self, features: Tensor, targets: Targets, *, update: bool = True
     ) -> tuple[Tensor, Tensor]:
         """The mean loss over rows and its gradient by the features; with `update`, a step."""
-        valued = not update or self._value is None or self.step % self.value_every == 0
+        fused = self._fused_step(features.device)
+        every = self.value_every or (1 if fused is None else 16)
+        valued = not update or self._value is None or self.step % every == 0
         with torch.autocast(features.device.type, enabled=False):
-            fused = self._fused_step(features.device)
-            step = plain_step if fused is None else fused
+            step = plain_step if fused is None or len(features) == 0 else fused
             value, gradient = step(self, features, targets, update=update, valued=valued)
         if not valued and self._value is not None:
             value = self._value
@@ -190,7 +191,9 @@ class DenseHead(Head):
         """The step made of kernels, where there are kernels for what this head does."""
         if self._fused is None or self._fused[0] != device:
             made = None
-            launches = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+            # Triton's interpreter runs kernels on a CPU, slowly: only where both ask for them
+            interpreted = os.environ.get("TRITON_INTERPRET") == "1" and self.tuning is not None
+            launches = device.type == "cuda" or interpreted
             if launches and importlib.util.find_spec("triton") is not None:
                 from megalabel.neural.heads.fused import step_for
 

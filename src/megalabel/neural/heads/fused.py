@@ -6,9 +6,10 @@ positives' gradients are found exactly beforehand and put in their places.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from megalabel.neural.heads.plain import column_share, row_targets
 from megalabel.neural.kernels.features import accumulate_features, splits_for
 from megalabel.neural.kernels.forms import FOCAL, LOGISTIC, NORMALISER, SOFTMAX, SQUARED_HINGE
 from megalabel.neural.kernels.negatives import gradients_in_place
-from megalabel.neural.kernels.operands import describable
+from megalabel.neural.kernels.operands import describable, processors
 from megalabel.neural.kernels.positives import pair_scores, patch
 from megalabel.neural.kernels.scores import score_gradients
 from megalabel.neural.kernels.tuning import Tuning
@@ -29,7 +30,7 @@ from megalabel.neural.targets import Targets
 if TYPE_CHECKING:
     from megalabel.neural.heads.dense import DenseHead
 
-_CHUNK_BYTES = 32 << 20
+_CHUNK_BYTES = 136 << 20
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,59 @@ def step_for(head: DenseHead) -> FusedStep | None:
     """The fused step of a head, or None where only the plain one can do what it asks for."""
     if head.weights.dtype != torch.bfloat16 or not isinstance(head.optimiser, Sgd):
         return None
-    if head.loss is None:
+    if head.loss is None or len(head.weights) == 0:
         return None
     held = torch.arange(head.first, head.last, device=head.weights.device)
     form = recognise(head.loss, head.labels, held)
     return None if form is None else FusedStep(form, head.tuning or Tuning())
+
+
+@dataclass
+class _Inputs:
+    """What a batch brings to the chunks, all on the device."""
+
+    x: Tensor
+    row: Tensor
+    label: Tensor
+    patched: Tensor
+    settings: Tensor
+    shift: Tensor | None
+
+    def padded(self) -> _Inputs:
+        """With so many positives as is a power of two; label -1 is in no chunk."""
+        more = (0, (1 << max(10, (len(self.row) - 1).bit_length())) - len(self.row))
+        row, label, patched = (
+            torch.nn.functional.pad(part, more, value=-1)
+            for part in (self.row, self.label, self.patched)
+        )
+        return replace(self, row=row, label=label, patched=patched)
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, in one order."""
+        given = (getattr(self, field.name) for field in fields(self))
+        return [tensor for tensor in given if tensor is not None]
+
+
+class _Graph:
+    """A CUDA graph of a step over inputs of one shape."""
+
+    def __init__(
+        self, inputs: _Inputs, step: Callable[[_Inputs], tuple[Tensor, Tensor]], pool: Any
+    ) -> None:
+        self._inputs = copy.copy(inputs)
+        for field in fields(inputs):
+            given = getattr(inputs, field.name)
+            setattr(self._inputs, field.name, None if given is None else given.clone())
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=pool):
+            self._results = step(self._inputs)
+
+    def __call__(self, inputs: _Inputs) -> tuple[Tensor, Tensor]:
+        for held, given in zip(self._inputs.tensors(), inputs.tensors(), strict=True):
+            held.copy_(given)
+        self._graph.replay()
+        value, sums = self._results
+        return value.clone(), sums.clone()
 
 
 class FusedStep:
@@ -106,66 +155,102 @@ class FusedStep:
     def __init__(self, form: Form, tuning: Tuning) -> None:
         self.form = form
         self.tuning = tuning
+        self._graphs: dict[tuple[int | bool, ...], _Graph | None] = {}
+        self._pool: Any = None
 
     def chunk(self, head: DenseHead, rows: int) -> int:
-        """Labels at a time: what fills all multiprocessors evenly and stays in the cache."""
+        """Labels at a time: whole waves of tiles, so that no multiprocessor waits for the last."""
+        most = (2**31 - 1) // max(rows, head.width)  # kernels count places within a chunk in int32
         chosen = head.chunk or self.tuning.chunk
         if chosen is not None:
-            return -(-chosen // 8) * 8  # rows of a chunk's gradient start at multiples of 16 bytes
-        unit = self.tuning.scores_tile.n
+            unit = 8  # rows of a chunk's gradient start at multiples of 16 bytes
+            return min(-(-chosen // unit), most // unit) * unit
+        tile = self.tuning.scores_tile
+        unit = tile.n
         if head.weights.is_cuda:
-            processors = torch.cuda.get_device_properties(head.weights.device).multi_processor_count
-            unit *= max(1, 2 * processors // -(-rows // self.tuning.scores_tile.m))
-        return max(1, _CHUNK_BYTES // (2 * max(1, rows) * unit)) * unit
+            unit *= max(1, 2 * processors(head.weights.device) // -(-rows // tile.m))
+        return max(1, min(_CHUNK_BYTES // (2 * rows), most) // unit) * unit
 
     def __call__(
         self, head: DenseHead, features: Tensor, targets: Targets, *, update: bool, valued: bool
     ) -> tuple[Tensor, Tensor]:
-        tuning, form, weights = self.tuning, self.form, head.weights
-        rows, width = features.shape
+        rows = len(features)
         x = features.to(torch.bfloat16).contiguous()
         row, label, entries = targets.rows, targets.indices - head.first, targets.values
         mass = None
-        if form.kind == SOFTMAX.value:
+        if self.form.kind == SOFTMAX.value:
             entries, mass = row_targets(head, targets)
-        if len(weights) < head.labels:
-            held = (label >= 0) & (label < len(weights))
+        if len(head.weights) < head.labels:
+            held = (label >= 0) & (label < len(head.weights))
             row, label, entries = row[held], label[held], entries[held]
-        scores = pair_scores(x, weights, row, label)
+        scores = pair_scores(x, head.weights, row, label)
         if head.bias is not None:
             scores += head.bias[label]
-        size = min(self.chunk(head, rows), -(-len(weights) // 8) * 8)
-        buffer = torch.empty((rows, size), dtype=torch.bfloat16, device=x.device)
-        described = tuning.descriptors and describable(x, weights, buffer)
-        chunks = [(a, min(a + size, len(weights))) for a in range(0, len(weights), size)]
-
         shift = None
         if mass is not None:
-            normaliser = self._normaliser(head, x, buffer, chunks, described)
-            logits = scores * form.gamma - normaliser[row]
-            shift = normaliser - (mass * form.gamma).log()
-            patched = form.gamma * (mass[row] * logits.exp() - entries)
+            cooling = self.form.gamma
+            normaliser = self._normaliser(head, x)
+            logits = scores * cooling - normaliser[row]
+            shift = normaliser - (mass * cooling).log()
+            patched = cooling * (mass[row] * logits.exp() - entries)
             value = -(entries * logits).sum()
         else:
             patched, value = self._positives(head, scores, label, entries, valued)
+        optimiser = head.optimiser
+        assert isinstance(optimiser, Sgd)
+        rates = (head.learning_rate, 1 / rows, optimiser.weight_decay, optimiser.momentum)
+        inputs = _Inputs(x, row, label, patched, torch.tensor(rates).to(x.device), shift)
+        rest, sums = self._launch(head, inputs, update, valued)
+        return (value + rest) / rows, sums / rows
 
+    def _launch(
+        self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
+    ) -> tuple[Tensor, Tensor]:
+        """All chunks, kernel by kernel or as the graph that was captured for such a batch."""
+        if not (self.tuning.graph and inputs.x.is_cuda):
+            return self._chunks(head, inputs, update, valued)
+        inputs = inputs.padded()
+        key = (*map(len, (inputs.x, inputs.row)), update, valued, head.weights.data_ptr())
+        if key not in self._graphs:  # kernels compile in a first step; a batch may never come again
+            self._graphs[key] = None
+            return self._chunks(head, inputs, update, valued)
+        graph = self._graphs[key]
+        if graph is None:
+            # one graph runs at a time and its results are copied: all can use the same memory
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            graph = _Graph(
+                inputs, lambda held: self._chunks(head, held, update, valued), self._pool
+            )
+            self._graphs[key] = graph
+        return graph(inputs)
+
+    def _chunks(
+        self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the negatives' losses and that of the features' gradients; the weights move.
+
+        Nothing here waits for the device or depends on numbers that are on it.
+        """
+        tuning, weights, x = self.tuning, head.weights, inputs.x
+        rows, width = x.shape
+        buffer, chunks = self._plan(head, rows)
+        described = tuning.descriptors and describable(x, weights, buffer)
         # the library's product adds to one sum, the kernel's splits to one each
         kernel = tuning.features == "fused"
         splits = 1
         if kernel and x.is_cuda:
             splits = splits_for(x.device, rows, width, tuning.features_tile)
         sums = torch.zeros((splits, rows, width), dtype=torch.float32, device=x.device)
-        given = [head.learning_rate, 1 / rows, head.optimiser.weight_decay]
+        values = []
         optimiser = head.optimiser
         assert isinstance(optimiser, Sgd)
-        settings = torch.tensor([*given, optimiser.momentum], device=x.device)
         for first, last in chunks:
             here = slice(first, last)
             gradient = buffer[:, : last - first]
-            part = self._negatives(head, x, here, gradient, shift, valued, described)
+            part = self._negatives(head, x, here, gradient, inputs.shift, valued, described)
             if part is not None:
-                value = value + part.sum()
-            patch(gradient, row, label, patched, first, last)
+                values.append(part)
+            patch(gradient, inputs.row, inputs.label, inputs.patched, first, last)
             if kernel:
                 accumulate_features(
                     gradient,
@@ -180,23 +265,30 @@ class FusedStep:
                 continue
             if head.bias is not None:
                 by_bias = gradient.sum(0, dtype=torch.float32)
-                head.bias[here] -= (head.learning_rate / rows) * by_bias
-            slots = optimiser.slots
+                head.bias[here] -= inputs.settings[0] * inputs.settings[1] * by_bias
             update_weights(
                 gradient,
                 x,
                 weights[here],
-                settings=settings,
+                settings=inputs.settings,
                 counter=head.steps,
                 seed=head.seed,
                 first=head.first + first,
                 tile=tuning.update_tile,
                 velocity=None if optimiser.velocity is None else optimiser.velocity[here],
-                slots=None if slots is None else slots[here],
+                slots=None if optimiser.slots is None else optimiser.slots[here],
                 residual=optimiser.residual,
                 descriptors=described,
             )
-        return value / rows, sums.sum(0) / rows
+        value = torch.cat(values).sum() if values else torch.zeros((), device=x.device)
+        return value, sums[0] if splits == 1 else sums.sum(0)
+
+    def _plan(self, head: DenseHead, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
+        """A buffer for the gradient by a chunk's scores, and the chunks."""
+        count = len(head.weights)
+        size = min(self.chunk(head, rows), -(-count // 8) * 8)
+        buffer = torch.empty((rows, size), dtype=torch.bfloat16, device=head.weights.device)
+        return buffer, [(a, min(a + size, count)) for a in range(0, count, size)]
 
     def _positives(
         self, head: DenseHead, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
@@ -254,16 +346,11 @@ class FusedStep:
             descriptors=described,
         )
 
-    def _normaliser(
-        self,
-        head: DenseHead,
-        x: Tensor,
-        buffer: Tensor,
-        chunks: list[tuple[int, int]],
-        described: bool,
-    ) -> Tensor:
+    def _normaliser(self, head: DenseHead, x: Tensor) -> Tensor:
         """Each row's log-sum-exp of the scores of all labels."""
         normaliser = torch.full((len(x),), -torch.inf, device=x.device)
+        buffer, chunks = self._plan(head, len(x))
+        described = self.tuning.descriptors and describable(x, head.weights)
         for first, last in chunks:
             part = score_gradients(
                 x,

@@ -28,7 +28,7 @@ class ShortlistHead(Head):
     bias
         Whether each label has a bias.
     sparse
-        Whether the weights' gradients are sparse.
+        Whether the weights' gradients are sparse; None: above 200,000 labels.
     seed
         Of the initial weights.
 
@@ -48,11 +48,12 @@ class ShortlistHead(Head):
         loss: HeadLoss | None,
         *,
         bias: bool = True,
-        sparse: bool = True,
+        sparse: bool | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(width, labels)
         self.loss = loss
+        sparse = labels > 200_000 if sparse is None else sparse
         bound = 1 / math.sqrt(width)
         source = torch.Generator().manual_seed(seed)
         drawn = torch.rand((labels, width), generator=source) * (2 * bound) - bound
@@ -107,6 +108,10 @@ class ShortlistHead(Head):
             raise ValueError(
                 f"a shortlist of shape {tuple(shortlist.shape)} does not fit "
                 f"{len(features)} rows of features"
+            )
+        if not shortlist.is_cuda and shortlist.numel() and int(shortlist.max()) >= self.labels:
+            raise ValueError(
+                f"a shortlist names label {int(shortlist.max())}; there are {self.labels}"
             )
         mask = shortlist >= 0
         return torch.where(mask, shortlist, 0), mask

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from megalabel.neural.kernels.operands import operand
+from megalabel.neural.kernels.operands import operand, processors
 from megalabel.neural.kernels.tuning import Tile
 
 
@@ -60,8 +60,7 @@ def _accumulate(
 def splits_for(device: torch.device, rows: int, width: int, tile: Tile) -> int:
     """So many splits that every multiprocessor has two programs."""
     tiles = triton.cdiv(rows, tile.m) * triton.cdiv(width, tile.n)
-    processors = torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, 2 * int(processors) // int(tiles))
+    return max(1, 2 * processors(device) // int(tiles))
 
 
 def accumulate_features(

@@ -30,6 +30,6 @@ def random_halves(seed, step, stream, label, first_column, M: tl.constexpr, N: t
 def round_randomly(x, halves):
     """A bfloat16 neighbour of x, of which x is the mean; bfloat16 numbers stay as they are."""
     bits = x.to(tl.uint32, bitcast=True)
-    finite = (bits & 0x7F800000) != 0x7F800000
-    bits += tl.where(finite, halves, 0)
-    return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
+    # an infinity stays one when bits are added below its own; a NaN might not
+    bits += tl.where(x == x, halves, 0)
+    return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)

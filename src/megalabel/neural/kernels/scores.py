@@ -12,7 +12,7 @@ from megalabel.neural.kernels.forms import (
     negative_gradient,
     negative_value,
 )
-from megalabel.neural.kernels.operands import operand
+from megalabel.neural.kernels.operands import operand, programs
 from megalabel.neural.kernels.tuning import Tile
 
 
@@ -39,57 +39,56 @@ def _scores(
     N: tl.constexpr,
     K: tl.constexpr,
 ):
-    # programs that read the same weights are neighbours: they find them in the cache
     row_tiles = tl.cdiv(rows, M)
-    row_tile = tl.program_id(0) % row_tiles
-    label_tile = tl.program_id(0) // row_tiles
-    row = row_tile * M + tl.arange(0, M)
-    label = label_tile * N + tl.arange(0, N)
-    sums = tl.zeros((M, N), dtype=tl.float32)
-    for k in range(0, width, K):
-        if DESCRIPTORS:
-            x = features.load([row_tile * M, k])
-            w = weights.load([label_tile * N, k])
+    tiles = row_tiles * tl.cdiv(labels, N)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        # programs that read the same weights are neighbours: they find them in the cache
+        row_tile = tile % row_tiles
+        label_tile = tile // row_tiles
+        row = row_tile * M + tl.arange(0, M)
+        label = label_tile * N + tl.arange(0, N)
+        sums = tl.zeros((M, N), dtype=tl.float32)
+        for k in range(0, width, K):
+            if DESCRIPTORS:
+                x = features.load([row_tile * M, k])
+                w = weights.load([label_tile * N, k])
+            else:
+                column = k + tl.arange(0, K)
+                inside = column < width
+                x = tl.load(
+                    features + row[:, None] * width + column[None, :],
+                    mask=(row < rows)[:, None] & inside[None, :],
+                    other=0.0,
+                )
+                w = tl.load(
+                    weights + label[:, None] * width + column[None, :],
+                    mask=(label < labels)[:, None] & inside[None, :],
+                    other=0.0,
+                )
+            sums = tl.dot(x, w.T, sums)
+        real = (row < rows)[:, None] & (label < labels)[None, :]
+        if BIAS:
+            sums += tl.load(bias + label, mask=label < labels, other=0.0)[None, :]
+        if FORM == NORMALISER:
+            sums = tl.where((label < labels)[None, :], sums * gamma, -float("inf"))
+            top = tl.max(sums, axis=1)
+            total = tl.sum(tl.exp(sums - top[:, None]), axis=1)
+            tl.store(partial + label_tile * rows + row, top + tl.log(total), mask=row < rows)
         else:
-            column = k + tl.arange(0, K)
-            inside = column < width
-            x = tl.load(
-                features + row[:, None] * width + column[None, :],
-                mask=(row < rows)[:, None] & inside[None, :],
-                other=0.0,
-            )
-            w = tl.load(
-                weights + label[:, None] * width + column[None, :],
-                mask=(label < labels)[:, None] & inside[None, :],
-                other=0.0,
-            )
-        sums = tl.dot(x, w.T, sums)
-    real = (row < rows)[:, None] & (label < labels)[None, :]
-    if BIAS:
-        sums += tl.load(bias + label, mask=label < labels, other=0.0)[None, :]
-    if FORM == NORMALISER:
-        sums *= gamma
-        sums = tl.where(real, sums, -float("inf"))
-        top = tl.max(sums, axis=1)
-        # a row of padding has nothing to exponentiate
-        top = tl.where(top == -float("inf"), 0.0, top)
-        total = tl.sum(tl.exp(sums - top[:, None]), axis=1)
-        tl.store(partial + label_tile * rows + row, top + tl.log(total), mask=row < rows)
-    else:
-        if FORM == SOFTMAX:
-            sums = sums * gamma - tl.load(shift + row, mask=row < rows, other=0.0)[:, None]
-        gradient = negative_gradient(sums, gamma, FORM)
-        if SCALE:
-            by_label = tl.load(scale + label, mask=label < labels, other=0.0)
-            gradient *= by_label[None, :]
-        if VALUE:
-            value = negative_value(sums, gamma, FORM)
+            if FORM == SOFTMAX:
+                sums = sums * gamma - tl.load(shift + row, mask=row < rows, other=0.0)[:, None]
+            gradient = negative_gradient(sums, gamma, FORM)
             if SCALE:
-                value *= by_label[None, :]
-            total = tl.sum(tl.sum(tl.where(real, value, 0.0), axis=1), axis=0)
-            tl.store(partial + tl.program_id(0), total)
-        at = out + row[:, None] * stride + label[None, :]
-        tl.store(at, gradient.to(out.dtype.element_ty), mask=real)
+                by_label = tl.load(scale + label, mask=label < labels, other=0.0)
+                gradient *= by_label[None, :]
+            if VALUE:
+                value = negative_value(sums, gamma, FORM)
+                if SCALE:
+                    value *= by_label[None, :]
+                total = tl.sum(tl.sum(tl.where(real, value, 0.0), axis=1), axis=0)
+                tl.store(partial + tile, total)
+            at = out + row[:, None] * stride + label[None, :]
+            tl.store(at, gradient.to(out.dtype.element_ty), mask=real)
 
 
 def score_gradients(
@@ -121,7 +120,7 @@ def score_gradients(
         Added to each label's score; a factor of each label's loss; taken from each row's scores
         (SOFTMAX).
     value
-        Also return the sums of the loss, one for each program.
+        Also return the sums of the loss, one for each tile.
 
     Returns
     -------
@@ -136,7 +135,7 @@ def score_gradients(
         partial = torch.empty((label_tiles, rows), dtype=torch.float32, device=out.device)
     elif value:
         partial = torch.empty(row_tiles * label_tiles, dtype=torch.float32, device=out.device)
-    _scores[(row_tiles * label_tiles,)](
+    _scores[(programs(row_tiles * label_tiles, tile, out.device),)](
         operand(features, (tile.m, tile.k), descriptors),
         operand(weights, (tile.n, tile.k), descriptors),
         bias,

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tile:
-    """A program's part of a matrix product: `m` by `n` of the result, `k` summed at a time."""
+    """A program's part of a matrix product: `m` by `n` of the result, `k` summed at a time.
+
+    With `resident` programs on each multiprocessor, every one goes through many tiles and reads
+    ahead for the next while it ends one; 0: a program for each tile.
+    """
 
     m: int
     n: int
     k: int
     warps: int
     stages: int
+    resident: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,16 +38,20 @@ class Tuning:
     descriptors
         Read tiles through tensor descriptors (the bulk copy engine of Hopper and later).
     chunk
-        Labels at a time; None: so many that the chunk's gradient is a few dozen megabytes.
+        Labels at a time; None: so many that the chunk's gradient takes some 128 MB, as the time to
+        launch kernels must not count.
+    graph
+        Launch all kernels of a step at once, as a CUDA graph.
     """
 
     scores: str = "fused"
-    features: str = "fused"
+    features: str = "library"
     scores_tile: Tile = Tile(128, 128, 64, warps=4, stages=3)
-    features_tile: Tile = Tile(128, 128, 64, warps=4, stages=3)
-    update_tile: Tile = Tile(128, 128, 64, warps=4, stages=3)
+    features_tile: Tile = Tile(64, 256, 64, warps=4, stages=3)
+    update_tile: Tile = Tile(128, 256, 64, warps=8, stages=3, resident=1)
     descriptors: bool = True
     chunk: int | None = None
+    graph: bool = False
 
     def __post_init__(self) -> None:
         for name in ("scores", "features"):

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from megalabel.neural.kernels.operands import operand
+from megalabel.neural.kernels.operands import operand, programs
 from megalabel.neural.kernels.rounding import random_halves, round_randomly
 from megalabel.neural.kernels.tuning import Tile
 
@@ -18,8 +18,16 @@ def _halves(x, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def _old(weights, labels, label, first_column, width: tl.constexpr, N: tl.constexpr):
+    column = first_column + tl.arange(0, N)
+    real = (label < labels)[:, None] & (column < width)[None, :]
+    return tl.load(weights + label[:, None] * width + column[None, :], mask=real, other=0.0)
+
+
+@triton.jit
 def _move(
     sums,
+    w,
     weights,
     velocity,
     slots,
@@ -42,7 +50,7 @@ def _move(
     step = tl.load(counter).to(tl.int32)
     real = (label < labels)[:, None] & (column < width)[None, :]
     place = label[:, None] * width + column[None, :]
-    w = tl.load(weights + place, mask=real, other=0.0).to(tl.float32)
+    w = w.to(tl.float32)
     move = sums * tl.load(settings + 1) + tl.load(settings + 2) * w
     if VELOCITY:
         before = tl.load(velocity + place, mask=real, other=0.0).to(tl.float32)
@@ -87,51 +95,59 @@ def _update(
     K: tl.constexpr,
 ):
     width_tiles: tl.constexpr = (width + N - 1) // N
-    width_tile = tl.program_id(0) % width_tiles
-    label_tile = tl.program_id(0) // width_tiles
-    label = label_tile * M + tl.arange(0, M)
-    sums = tl.zeros((M, N), dtype=tl.float32)
-    for k in range(0, rows, K):
-        if DESCRIPTORS:
-            g = gradient.load([k, label_tile * M])
-            x = features.load([k, width_tile * N])
-        else:
-            row = k + tl.arange(0, K)
-            column = width_tile * N + tl.arange(0, N)
-            g = tl.load(
-                gradient + row[:, None] * stride + label[None, :],
-                mask=(row < rows)[:, None] & (label < labels)[None, :],
-                other=0.0,
+    Q: tl.constexpr = N // 4
+    tiles = tl.cdiv(labels, M) * width_tiles
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        width_tile = tile % width_tiles
+        label_tile = tile // width_tiles
+        label = label_tile * M + tl.arange(0, M)
+        sums = tl.zeros((M, N), dtype=tl.float32)
+        for k in range(0, rows, K):
+            if DESCRIPTORS:
+                g = gradient.load([k, label_tile * M])
+                x = features.load([k, width_tile * N])
+            else:
+                row = k + tl.arange(0, K)
+                column = width_tile * N + tl.arange(0, N)
+                g = tl.load(
+                    gradient + row[:, None] * stride + label[None, :],
+                    mask=(row < rows)[:, None] & (label < labels)[None, :],
+                    other=0.0,
+                )
+                x = tl.load(
+                    features + row[:, None] * width + column[None, :],
+                    mask=(row < rows)[:, None] & (column < width)[None, :],
+                    other=0.0,
+                )
+            sums = tl.dot(g.T, x, sums)
+        # a quarter of the tile at a time: weights and random bits of all of it spill from registers
+        left, right = _halves(sums, M, N)
+        quarters = _halves(left, M, N // 2) + _halves(right, M, N // 2)
+        ahead = _old(weights, labels, label, width_tile * N, width, Q)
+        for quarter in tl.static_range(4):
+            old = ahead
+            if quarter < 3:  # the next weights are on their way while these are moved
+                ahead = _old(weights, labels, label, width_tile * N + (quarter + 1) * Q, width, Q)
+            _move(
+                quarters[quarter],
+                old,
+                weights,
+                velocity,
+                slots,
+                residual,
+                settings,
+                counter,
+                seed,
+                labels,
+                first,
+                label,
+                width_tile * N + quarter * Q,
+                width,
+                VELOCITY,
+                COMPENSATE,
+                M,
+                Q,
             )
-            x = tl.load(
-                features + row[:, None] * width + column[None, :],
-                mask=(row < rows)[:, None] & (column < width)[None, :],
-                other=0.0,
-            )
-        sums = tl.dot(g.T, x, sums)
-    # a quarter of the tile at a time: weights and random bits of all of it spill from registers
-    left, right = _halves(sums, M, N)
-    quarters = _halves(left, M, N // 2) + _halves(right, M, N // 2)
-    for quarter in tl.static_range(4):
-        _move(
-            quarters[quarter],
-            weights,
-            velocity,
-            slots,
-            residual,
-            settings,
-            counter,
-            seed,
-            labels,
-            first,
-            label,
-            width_tile * N + quarter * (N // 4),
-            width,
-            VELOCITY,
-            COMPENSATE,
-            M,
-            N // 4,
-        )
 
 
 def update_weights(
@@ -166,7 +182,8 @@ def update_weights(
     """
     rows, width = features.shape
     labels = len(weights)
-    _update[(triton.cdiv(labels, tile.m) * triton.cdiv(width, tile.n),)](
+    tiles = triton.cdiv(labels, tile.m) * triton.cdiv(width, tile.n)
+    _update[(programs(tiles, tile, weights.device),)](
         operand(gradient[:, :labels], (tile.k, tile.m), descriptors),
         operand(features, (tile.k, tile.n), descriptors),
         weights,

@@ -1,0 +1,160 @@
+"""A dense head's step by kernels against the same step in plain torch."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the neural room needs torch")
+pytest.importorskip("triton", reason="kernels need Triton")
+
+from megalabel.neural.heads import DenseHead  # noqa: E402
+from megalabel.neural.heads.fused import recognise  # noqa: E402
+from megalabel.neural.kernels.tuning import Tile, Tuning  # noqa: E402
+from megalabel.neural.targets import Targets  # noqa: E402
+
+SMALL = Tile(16, 32, 16, warps=4, stages=2)
+
+
+def weighted(base, positive=None, negative=None, reduction="sum"):
+    """A sum over labels of y w+ f(s) + (1 - y) w- f(-s), by autograd."""
+
+    class Weighted:
+        separable = True
+
+        def __init__(self):
+            self.reduction = reduction
+
+        def _sides(self, targets, labels):
+            up = targets if positive is None else targets * positive[labels]
+            down = 1 - targets if negative is None else (1 - targets) * negative[labels]
+            return (up, down) if reduction == "sum" else (up / up.shape[1], down / up.shape[1])
+
+        def __call__(self, scores, targets, *, labels=None, mask=None):
+            up, down = self._sides(targets, labels)
+            return (up * base(scores) + down * base(-scores)).sum(1)
+
+        def gradient(self, scores, targets, *, labels=None, mask=None):
+            with torch.enable_grad():
+                leaf = scores.detach().requires_grad_()
+                self(leaf, targets, labels=labels).sum().backward()
+            return leaf.grad
+
+    return Weighted
+
+
+def logistic(s):
+    return torch.nn.functional.softplus(-s)
+
+
+def hinge(s):
+    return (1 - s).clamp(min=0) ** 2
+
+
+def focal(s):
+    return torch.sigmoid(-s) ** 2 * logistic(s)
+
+
+class Softmax:
+    normalised = True
+    temperature = 0.7
+
+    def row_targets(self, targets, labels=None, mask=None, *, step=0):
+        return targets / targets.sum(1, keepdim=True).clamp(min=1e-9)
+
+
+def losses(labels, device):
+    source = torch.Generator().manual_seed(5)
+    up, down = (torch.rand((2, labels), generator=source) + 0.5).to(device)
+    attention = weighted(focal)()
+    attention.gamma = 2.0
+    return {
+        "logistic": weighted(logistic)(),
+        "weighted": weighted(logistic, up, down, "mean")(),
+        "hinge": weighted(hinge)(),
+        "focal": attention,
+        "softmax": Softmax(),
+    }
+
+
+def batch(rows, width, labels, device):
+    source = torch.Generator().manual_seed(rows)
+    x = torch.randn((rows, width), generator=source).to(device)
+    indices = torch.randint(labels, (3 * rows,), generator=source)
+    indices[1] = indices[0]  # named twice by the first row
+    values = torch.rand(3 * rows, generator=source)
+    targets = Targets(torch.arange(0, 3 * rows + 1, 3), indices, values, labels)
+    return x, targets.to(device)
+
+
+def tuned(choice):
+    return Tuning(choice, choice, SMALL, SMALL, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [*product(["logistic", "softmax"], ["fused", "library"]), ("weighted", "fused"),
+     ("hinge", "fused"), ("focal", "library")],
+)  # fmt: skip
+def test_a_step_is_that_of_plain_torch(name, choice, device):
+    rows, width, labels = 5, 24, 77
+    x, targets = batch(rows, width, labels, device)
+    heads = [
+        DenseHead(
+            width,
+            labels,
+            losses(labels, device)[name],
+            dtype=torch.bfloat16,
+            bias=True,
+            chunk=40,
+            value_every=1,
+            seed=3,
+            tuning=tuning,
+            device=device,
+        )
+        for tuning in (tuned(choice), None)
+    ]
+    if device == "cuda":
+        heads[1]._fused = (torch.device("cuda"), None)
+    first = [head.learn(x, targets)[0] for head in heads]
+    exactly = 1e-5 if choice == "fused" else 3e-3  # the library's scores are rounded to bfloat16
+    torch.testing.assert_close(*first, rtol=exactly, atol=1e-5)
+    results = [head.learn(x, targets) for head in heads]
+    assert heads[0]._fused[1] is not None
+    assert heads[1]._fused[1] is None
+    (value, gradient), (twin, by_twin) = results
+    torch.testing.assert_close(value, twin, rtol=1e-2, atol=1e-4)
+    torch.testing.assert_close(gradient, by_twin, rtol=3e-2, atol=3e-2 * float(by_twin.abs().max()))
+    kernel, plain = (head.weights.float() for head in heads)
+    torch.testing.assert_close(kernel, plain, rtol=2**-6, atol=2e-3)
+    torch.testing.assert_close(heads[0].bias, heads[1].bias, rtol=2e-2, atol=1e-3)
+
+
+def test_a_shard_by_kernels_is_a_part_of_the_whole(device):
+    x, targets = batch(4, 16, 50, device)
+    options = {"dtype": torch.bfloat16, "seed": 2, "tuning": tuned("fused"), "device": device}
+    loss = losses(50, device)["logistic"]
+    whole = DenseHead(16, 50, loss, **options)
+    value, gradient = whole.learn(x, targets)
+    parts = [DenseHead(16, 50, loss, shard=s, **options) for s in ((0, 24), (24, 50))]
+    results = [part.learn(x, targets) for part in parts]
+    torch.testing.assert_close(sum(r[0] for r in results), value, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(sum(r[1] for r in results), gradient, rtol=1e-4, atol=1e-5)
+    assert torch.equal(torch.cat([part.weights for part in parts]), whole.weights)
+
+
+def test_a_loss_is_known_by_its_gradient():
+    held = torch.arange(30)
+    forms = {name: recognise(loss, 30, held) for name, loss in losses(30, "cpu").items()}
+    assert [form.kind for form in forms.values()] == [0, 0, 1, 2, 3]
+    assert forms["logistic"].scale is None
+    assert forms["weighted"].scale.shape == (30,)
+    other = weighted(lambda s: torch.exp(-s))()
+    assert recognise(other, 30, held) is None
+
+
+def test_the_losses_of_the_room_are_known():
+    from_room = pytest.importorskip("megalabel.neural.losses", reason="no losses here")
+    for name in ("BCE", "SquaredHinge", "Focal", "Softmax"):
+        assert recognise(getattr(from_room, name)(), 9, torch.arange(9)) is not None
