@@ -26,6 +26,15 @@ def tokens(corpus):
     return Tokenizer(max_length=16).fit_transform(corpus)
 
 
+@pytest.fixture(scope="session")
+def views(corpus, tokens):
+    """The corpus as words and as tokens."""
+    from megalabel.features import Tfidf
+    from megalabel.neural import Views
+
+    return Views(Tfidf().fit_transform(corpus), tokens)
+
+
 @pytest.fixture
 def random() -> np.random.Generator:
     return np.random.default_rng(0)

@@ -9,6 +9,7 @@ from megalabel.neural.encoders import (
     PretrainedEncoder,
     RecurrentEncoder,
 )
+from megalabel.neural.ensemble import Ensemble
 from megalabel.neural.export import encoder_of, export_onnx
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.losses import (
@@ -35,6 +36,7 @@ __all__ = [
     "ConvolutionalEncoder",
     "DecoupledSoftmax",
     "Encoder",
+    "Ensemble",
     "Focal",
     "FullClassifier",
     "Loss",

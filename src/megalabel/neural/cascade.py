@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -62,8 +63,9 @@ class CascadeClassifier(NeuralClassifier):
         About how many labels a cluster of the last level of clusters has; likewise.
     layers : list, optional
         The layer that each level sees, or a list of layers, whose vectors it sees side by side;
-        -1 is the last. One for each level, or one for all. None: the last levels see the last
-        layers, a sixth of all layers apart, and the first of several levels sees two.
+        -1 is the last, and of a list those are left out that the encoder does not have. One for
+        each level, or one for all. None: the last levels see the last layers, a sixth of all
+        layers apart, and the first of several levels sees two.
     projection : "layer", int or None
         Vectors of several layers are projected to the width of one ("layer"), or those of the last
         of several levels to so many numbers, or none are.
@@ -73,8 +75,8 @@ class CascadeClassifier(NeuralClassifier):
         The clusters of a text whose children the next level sees, in training beside the true
         ones. None: 64 with up to three levels; with more, 128, 256 and then 512.
     dropouts : list of float, optional
-        Of what each level sees. One for each level, or one for all. None: from 0.2 to 0.4, to 0.5
-        where there are more than three levels.
+        Of what each level sees. One for each level, or one for all. None: 0.4 for the last, 0.5
+        where there are more than three levels, and 0.1 less for each level above.
     input_dropout : float
         Of vectors before they are projected.
     prediction : "weighted" or "level"
@@ -151,7 +153,7 @@ class CascadeClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    def fit(self, X: Views, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Train all levels together, then the ranker."""
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
@@ -184,7 +186,7 @@ class CascadeClassifier(NeuralClassifier):
             self.ranker_ = ranker.fit(features, Y, self.labels_)
         return self
 
-    def rank(self, X: Views, k: int) -> Ranking:
+    def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels: one pass of the encoder, then the ranker or the network itself."""
         self.check_fitted()
         self.check_rows(X)
@@ -222,7 +224,7 @@ class CascadeClassifier(NeuralClassifier):
             sizes = [2 ** max(1, round(math.log2(labels / self.cluster_size)))]
             while sizes[0] > self.max_first:
                 sizes.insert(0, sizes[0] // _FINER)
-        rises = all(a < b for a, b in zip(sizes, [*sizes[1:], labels], strict=True))
+        rises = all(a < b for a, b in pairwise([*sizes, labels]))
         if not rises or any(size & (size - 1) for size in sizes):
             raise ParameterError(
                 f"resolutions must be rising powers of two below the {labels} labels, not {sizes}"
@@ -249,11 +251,11 @@ class CascadeClassifier(NeuralClassifier):
 
         layers = _spread(levels, depth) if self.layers is None else each("layers", self.layers)
         layers = [[x] if isinstance(x, int) else list(x) for x in layers]
-        if any(not -depth - 1 <= x <= depth for level in layers for x in level):
-            raise ParameterError(f"layers must be some of -{depth + 1} to {depth}, not {layers}")
-        dropouts = np.linspace(0.2, 0.4 if levels <= 3 else 0.5, levels).tolist()
-        if levels == 1:
-            dropouts = [0.4]
+        layers = [[x % (depth + 1) for x in several if -depth <= x <= depth] for several in layers]
+        if not all(layers):
+            raise ParameterError(f"layers must be some of -{depth} to {depth}, not {self.layers}")
+        last = 0.4 if levels <= 3 else 0.5
+        dropouts = [round(last - 0.1 * above, 2) for above in reversed(range(levels))]
         if self.dropouts is not None:
             dropouts = each("dropouts", self.dropouts)
         widths: list[int | None] = [None] * levels
@@ -273,7 +275,7 @@ class CascadeClassifier(NeuralClassifier):
         if pooling == "auto":
             pooling = getattr(module, "pooling", "mean")
         return Shape(
-            layers=[[x % (depth + 1) for x in level] for level in layers],
+            layers=layers,
             widths=widths,
             dropouts=dropouts,
             beams=beams[: levels - 1],
@@ -288,8 +290,8 @@ class CascadeClassifier(NeuralClassifier):
     def _start(self, network: Cascade, Y: csr_matrix) -> None:
         """Give each node the bias that makes it as likely, among what is scored, as it is
         frequent: scores of 0 for all would throw the encoder about before it has learned."""
-        above, beams = 1.0, [1, *network.shape.beams]
-        for t, level in enumerate(network.levels):
+        above, beams = 1, [1, *network.shape.beams]
+        for t, level in enumerate(network.heads):
             counts = np.bincount(self.tree_.targets(Y, t).indices, minlength=level.nodes)
             # a node is a candidate where its parent is in the beam
             share = (counts + 0.5) / (Y.shape[0] + 1) * max(1.0, above / beams[t])
@@ -314,7 +316,7 @@ class CascadeClassifier(NeuralClassifier):
         network.levels.load_state_dict(state)
         return network.eval()
 
-    def _ranked(self, network: Cascade, tokens: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _ranked(self, network: Any, tokens: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         vectors = torch.from_numpy(encoded(network, tokens, self.training, what=network.vectors))
         device = next(network.parameters()).device
         ids = np.empty((len(vectors), k), np.int32)

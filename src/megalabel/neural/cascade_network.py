@@ -47,6 +47,8 @@ class Cascade(nn.Module):
     level above finds most likely, and in training of all true ones.
     """
 
+    label_of_leaf: Tensor
+
     def __init__(
         self, encoder: EncoderModule, tree: LabelTree, shape: Shape, state_width: int
     ) -> None:
@@ -54,8 +56,8 @@ class Cascade(nn.Module):
         self.encoder, self.shape = encoder, shape
         self.loss = BCE(reduction="mean")
         starts = [torch.from_numpy(s.copy()) for s in tree.levels_]
-        self.levels = nn.ModuleList(
-            _Level(
+        self.heads = [
+            LevelHead(
                 starts[t],
                 len(shape.layers[t]) * state_width,
                 shape.widths[t],
@@ -63,7 +65,8 @@ class Cascade(nn.Module):
                 shape.dropouts[t],
             )
             for t in range(len(starts))
-        )
+        ]
+        self.levels = nn.ModuleList(self.heads)
         # the node of each label on each level
         node = torch.from_numpy(tree.leaf_of_label.copy()).long()
         for t in reversed(range(len(starts))):
@@ -75,7 +78,7 @@ class Cascade(nn.Module):
     @property
     def width(self) -> int:
         """Of what `vectors` gives."""
-        return sum(level.width for level in self.levels)
+        return sum(level.width for level in self.heads)
 
     def vectors(self, inputs: Any) -> Tensor:
         """What all levels see of each text, side by side: (rows, width)."""
@@ -84,34 +87,34 @@ class Cascade(nn.Module):
         made = {layer: pooled(states[layer], inputs.mask, self.shape.pooling) for layer in wanted}
         parts = [
             level.narrowed(torch.cat([made[layer] for layer in layers], 1))
-            for level, layers in zip(self.levels, self.shape.layers, strict=True)
+            for level, layers in zip(self.heads, self.shape.layers, strict=True)
         ]
         return torch.cat(parts, 1)
 
     def forward(self, batch: Batch) -> Tensor:
         """The sum over levels of the mean loss of what they score."""
         vectors = self.vectors(batch.inputs)
-        losses = [
-            self.loss(level.scores, level.truth, mask=level.mask).mean()
-            for level in self.walk(vectors, batch.targets)
-        ]
+        losses = []
+        for level in self.walk(vectors, batch.targets):
+            assert level.truth is not None
+            losses.append(self.loss(level.scores, level.truth, mask=level.mask).mean())
         return torch.stack(losses).sum()
 
     @torch.no_grad()
     def top_k(self, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and labels, best first, of what `vectors` gives; minus infinity and the number of
         labels in places that the beam does not fill."""
-        above: Tensor | None = None
+        above = total = vectors
         for level in self.walk(vectors):
             own = functional.logsigmoid(level.scores)
             total = own
-            if above is not None and self.shape.prediction == "weighted":
+            if level.places is not None and self.shape.prediction == "weighted":
                 total = own + above.gather(1, level.places)
             above = own
         leaves = torch.arange(total.shape[1], device=total.device).expand_as(total)
         if level.shortlist is not None:
             leaves = level.shortlist
-            total = total.masked_fill(~level.mask, -math.inf)
+            total = total.masked_fill(leaves < 0, -math.inf)
         labels = self.label_of_leaf[leaves.clamp(min=0)].masked_fill(leaves < 0, _NONE)
         scores, found = best(total, labels, k)
         left = (0, k - scores.shape[1])
@@ -122,11 +125,11 @@ class Cascade(nn.Module):
 
     def walk(self, vectors: Tensor, targets: Targets | None = None) -> Iterator[Scored]:
         """Score level after level. With targets, no true node is missed on the way."""
-        parts = vectors.split([level.width for level in self.levels], 1)
+        parts = torch.split(vectors, [level.width for level in self.heads], 1)
         shortlist = places = None
-        for t, level in enumerate(self.levels):
+        for t, level in enumerate(self.heads):
             scored = level(parts[t], shortlist, places)
-            wanted = self.shape.beams[t] if t + 1 < len(self.levels) else 0
+            wanted = self.shape.beams[t] if t + 1 < len(self.heads) else 0
             order = scored.scores.detach().float()
             if scored.mask is not None:
                 order = order.masked_fill(~scored.mask, -math.inf)
@@ -138,16 +141,16 @@ class Cascade(nn.Module):
                 order = order + _SURELY * (scored.truth > 0)
                 wanted = max(wanted, int(true.indptr.diff().max()))
             yield scored
-            if t + 1 < len(self.levels):
+            if t + 1 < len(self.heads):
                 likely = order.topk(min(wanted, order.shape[1]), 1).indices
                 parents = likely if shortlist is None else shortlist.gather(1, likely)
-                shortlist = self.levels[t + 1].below(parents)
+                shortlist = self.heads[t + 1].below(parents)
                 places = likely.repeat_interleave(shortlist.shape[1] // likely.shape[1], 1)
 
     def targets(self, targets: Targets, t: int) -> Targets:
         """The nodes of a level that each text belongs to."""
         nodes = getattr(self, f"node_{t}")[targets.indices]
-        return Targets(targets.indptr, nodes, targets.values, self.levels[t].nodes)
+        return Targets(targets.indptr, nodes, targets.values, self.heads[t].nodes)
 
 
 @dataclass
@@ -163,7 +166,7 @@ class Scored:
     truth: Tensor | None = None
 
 
-class _Level(nn.Module):
+class LevelHead(nn.Module):
     """The nodes of one level of the tree, each with its weights."""
 
     starts: Tensor
@@ -178,7 +181,7 @@ class _Level(nn.Module):
     ) -> None:
         super().__init__()
         self.width, self.nodes = width or inputs, int(starts[-1])
-        self.input_dropout, self.dropout = nn.Dropout(input_dropout), nn.Dropout(dropout)
+        self.input_dropout, self.dropout = input_dropout, dropout
         self.projection = None if width is None else nn.Linear(inputs, width)
         bound = 1 / math.sqrt(self.width)
         self.weights = nn.Parameter(torch.empty(self.nodes, self.width).uniform_(-bound, bound))
@@ -189,8 +192,9 @@ class _Level(nn.Module):
     def narrowed(self, vectors: Tensor) -> Tensor:
         """What the level sees of its layers' vectors."""
         if self.projection is not None:
-            vectors = self.projection(self.input_dropout(vectors))
-        return self.dropout(vectors)
+            kept = functional.dropout(vectors, self.input_dropout, self.training)
+            vectors = self.projection(kept)
+        return functional.dropout(vectors, self.dropout, self.training)
 
     def below(self, parents: Tensor) -> Tensor:
         """The children of each row's parents, side by side; -1 where there is none."""

@@ -8,7 +8,13 @@ from typing import Any
 from megalabel.features import Tfidf
 from megalabel.linear import OneVsAll
 from megalabel.systems import System
-from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import (
+    encoder_parts,
+    neural,
+    neural_tagger,
+    plan_neural,
+    several,
+)
 from megalabel.tagger import Tagger
 
 
@@ -30,6 +36,8 @@ def cascadexml(
     prune: float = 0.05,
     precision: str = "int8",
     min_df: int | float = 1,
+    models: int = 1,
+    combine: str = "average",
     device: str = "auto",
     calibrate: bool = True,
     seed: int = 0,
@@ -63,7 +71,9 @@ def cascadexml(
         seed=seed,
     )
     features = room.TextViews(Tfidf(min_df=min_df), tokens)
-    return neural_tagger(classifier, features, "cascadexml", calibrate, seed)
+    return neural_tagger(
+        several(classifier, models, combine), features, "cascadexml", calibrate, seed
+    )
 
 
 SYSTEM = System(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,14 @@ def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Toke
     return room.Tokenizer(getattr(encoder, "source", None), max_length=max_length), encoder
 
 
+def several(classifier: Classifier, models: int, combine: str) -> Classifier:
+    """So many of a classifier, each from its own seed; one is the classifier itself."""
+    if models == 1:
+        return classifier
+    made: Classifier = neural().Ensemble(classifier, models, combine=combine)
+    return made
+
+
 def neural_tagger(
     classifier: Classifier, features: Featurizer, system: str, calibrate: bool, seed: int
 ) -> Tagger:
@@ -55,6 +64,14 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """A few steps are trained on some of the texts: steps take the time they take then, and
     everything else grows with the texts."""
     room = neural()
+    if isinstance(tagger.classifier, room.Ensemble):
+        ensemble = tagger.classifier
+        one = plan_neural(clone(tagger).set_params(classifier=ensemble.model), corpus)
+        return replace(
+            one,
+            disk=None if one.disk is None else one.disk * ensemble.models,
+            seconds=None if one.seconds is None else one.seconds * ensemble.models,
+        )
     available, held = memory_available(), memory_in_use()
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
     sample = corpus[np.sort(order[:_TRIED])]

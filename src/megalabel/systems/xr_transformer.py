@@ -7,7 +7,13 @@ from typing import Any
 from megalabel.features import Tfidf
 from megalabel.linear import TreeClassifier
 from megalabel.systems import System
-from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import (
+    encoder_parts,
+    neural,
+    neural_tagger,
+    plan_neural,
+    several,
+)
 from megalabel.tagger import Tagger
 
 
@@ -28,6 +34,8 @@ def xr_transformer(
     prune: float = 0.05,
     precision: str = "int8",
     min_df: int | float = 1,
+    models: int = 1,
+    combine: str = "softmax",
     device: str = "auto",
     calibrate: bool = True,
     seed: int = 0,
@@ -60,7 +68,9 @@ def xr_transformer(
         made, trainer, ranker, arity=arity, max_leaf=max_leaf, beam=beam, seed=seed
     )
     features = room.TextViews(Tfidf(min_df=min_df), tokens)
-    return neural_tagger(classifier, features, "xr-transformer", calibrate, seed)
+    return neural_tagger(
+        several(classifier, models, combine), features, "xr-transformer", calibrate, seed
+    )
 
 
 SYSTEM = System(

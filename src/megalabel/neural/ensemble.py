@@ -1,0 +1,172 @@
+"""Ensemble: several classifiers that differ by their seeds, and one answer of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Check, Classifier, clone, instance, integer, one_of
+from megalabel.data import LabelSet, Ranking
+from megalabel.linear.prior import begin, clamped
+
+
+class Ensemble(Classifier):
+    """Several classifiers of one kind on the same rows, each from its own seed.
+
+    Scores of different models are brought to a common scale, then added up; a label that a model
+    does not name counts 0 there.
+
+    Parameters
+    ----------
+    model : Classifier
+    models : int
+        How many. Every seed in the model and its parts is raised by one from each to the next.
+    combine : str
+        "average": the mean of the scores. "sigmoid": of their sigmoids. "softmax": of their
+        softmax over the labels that the model names. "rank": of their places, the best the most.
+        "round-robin": the best label of each model in turn, then the second best, and so on.
+    retained : int
+        How many labels of each model are looked at, where no more are asked for.
+
+    Attributes
+    ----------
+    members_ : list of Classifier
+
+    Examples
+    --------
+    >>> from megalabel.linear import TreeClassifier
+    >>> X = csr_matrix([[1.0, 0, 0], [1, 1, 0], [0, 0, 1]])
+    >>> Y = csr_matrix([[1.0, 0], [1, 0], [0, 1]])
+    >>> Ensemble(TreeClassifier(), models=2, combine="rank").fit(X, Y).rank(X, k=1).ids.ravel()
+    array([0, 0, 1], dtype=int32)
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "model": instance(Classifier),
+        "models": integer(1),
+        "combine": one_of("average", "rank", "sigmoid", "softmax", "round-robin"),
+        "retained": integer(1),
+    }
+
+    members_: list[Classifier]
+
+    def __init__(
+        self,
+        model: Classifier,
+        models: int = 3,
+        *,
+        combine: str = "average",
+        retained: int = 100,
+    ) -> None:
+        self.model = model
+        self.models = models
+        self.combine = combine
+        self.retained = retained
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether the model does."""
+        return self.model.reads_texts
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the model does."""
+        return self.model.reads_labels
+
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None, **more: Any) -> Self:
+        """Fit one model after another."""
+        Y = begin(self, X, Y, labels)
+        self.members_ = [
+            _reseeded(self.model, number).fit(X, Y, self.labels_, **more)
+            for number in range(self.models)
+        ]
+        return self
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels of all models together."""
+        self.check_fitted()
+        k = clamped(k, max(1, len(self.labels_)))
+        wide = max(k, min(self.retained, len(self.labels_)))
+        return combined([member.rank(X, wide) for member in self.members_], self.combine).top(k)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the members back; they must know the same labels."""
+        super().restore(learned)
+        members, labels = getattr(self, "members_", None), getattr(self, "labels_", None)
+        if not isinstance(labels, LabelSet):
+            raise ValueError("labels_ of Ensemble must be a label set")
+        if not (isinstance(members, list) and members):
+            raise ValueError("members_ of Ensemble must be a list of classifiers")
+        for member in members:
+            if not isinstance(member, Classifier) or len(member.labels_) != len(labels):
+                raise ValueError("members_ of Ensemble must be classifiers of its labels")
+
+
+def combined(rankings: list[Ranking], how: str) -> Ranking:
+    """One ranking of several of the same rows.
+
+    Examples
+    --------
+    >>> labels = LabelSet(["cat", "dog", "fox"])
+    >>> first = Ranking([[0, 1]], [[0.9, 0.5]], labels)
+    >>> second = Ranking([[1, 2]], [[0.7, 0.2]], labels)
+    >>> combined([first, second], "average").tags()[0][0]
+    Tag(label='dog', probability=0.6...)
+    >>> combined([first, second], "round-robin").ids
+    array([[0, 1, 2]], dtype=int32)
+    """
+    labels, n = rankings[0].labels, len(rankings[0])
+    longest = max(ranking.k for ranking in rankings)
+    rows, columns, values = [], [], []
+    for number, ranking in enumerate(rankings):
+        present = ranking.present
+        rows.append(np.nonzero(present)[0])
+        columns.append(ranking.ids[present])
+        if how == "round-robin":
+            places = np.arange(ranking.k) * len(rankings) + number
+            scores = np.broadcast_to(1 - places / (longest * len(rankings)), present.shape)
+        else:
+            scores = _SCALES[how](ranking, longest) / len(rankings)
+        values.append(scores[present])
+    flat = [np.concatenate(part) for part in (rows, columns, values)]
+    if how == "round-robin":  # a label stands where it comes first
+        order = np.lexsort((-flat[2], flat[1], flat[0]))
+        flat = [part[order] for part in flat]
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(flat[0]) != 0) | (np.diff(flat[1]) != 0)
+        flat = [part[first] for part in flat]
+    total = csr_matrix((flat[2].astype(np.float32), (flat[0], flat[1])), shape=(n, len(labels)))
+    width = int(np.diff(total.indptr).max(initial=1))
+    return Ranking.from_csr(total, width, labels)
+
+
+def _softmax(ranking: Ranking, longest: int) -> np.ndarray:
+    scores = np.where(ranking.present, ranking.scores, -np.inf)
+    grown = np.exp(scores - scores.max(1, initial=-1e30, keepdims=True))
+    return np.asarray(grown / np.maximum(grown.sum(1, keepdims=True), 1e-30))
+
+
+def _places(ranking: Ranking, longest: int) -> np.ndarray:
+    return np.broadcast_to(1 - np.arange(ranking.k) / longest, ranking.ids.shape)
+
+
+def _sigmoid(ranking: Ranking, longest: int) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.clip(ranking.scores, -80, 80)))
+
+
+_SCALES: dict[str, Callable[[Ranking, int], np.ndarray]] = {
+    "average": lambda ranking, longest: ranking.scores,
+    "rank": _places,
+    "sigmoid": _sigmoid,
+    "softmax": _softmax,
+}
+
+
+def _reseeded(model: Classifier, number: int) -> Classifier:
+    """A new model like another, with every seed in it raised."""
+    made: Classifier = clone(model)
+    seeds = {k: v for k, v in made.get_params().items() if k.rpartition("__")[2] == "seed"}
+    return made.set_params(**{name: seed + number for name, seed in seeds.items()})
