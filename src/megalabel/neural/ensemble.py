@@ -129,8 +129,8 @@ def combined(rankings: list[Ranking], how: str) -> Ranking:
             places = np.arange(ranking.k) * len(rankings) + number
             scores = np.broadcast_to(1 - places / (longest * len(rankings)), present.shape)
         else:
-            scores = _SCALES[how](ranking, longest) / len(rankings)
-        values.append(scores[present])
+            scores = _SCALES[how](ranking, longest)
+        values.append(scores[present].astype(np.float64))
     flat = [np.concatenate(part) for part in (rows, columns, values)]
     if how == "round-robin":  # a label stands where it comes first
         order = np.lexsort((-flat[2], flat[1], flat[0]))
@@ -138,7 +138,9 @@ def combined(rankings: list[Ranking], how: str) -> Ranking:
         first = np.ones(len(order), bool)
         first[1:] = (np.diff(flat[0]) != 0) | (np.diff(flat[1]) != 0)
         flat = [part[first] for part in flat]
-    total = csr_matrix((flat[2].astype(np.float32), (flat[0], flat[1])), shape=(n, len(labels)))
+    total = csr_matrix((flat[2], (flat[0], flat[1])), shape=(n, len(labels)))
+    if how != "round-robin":
+        total.data /= len(rankings) * (longest if how == "rank" else 1)
     width = int(np.diff(total.indptr).max(initial=1))
     return Ranking.from_csr(total, width, labels)
 
@@ -150,7 +152,8 @@ def _softmax(ranking: Ranking, longest: int) -> np.ndarray:
 
 
 def _places(ranking: Ranking, longest: int) -> np.ndarray:
-    return np.broadcast_to(1 - np.arange(ranking.k) / longest, ranking.ids.shape)
+    # whole numbers, so that ties are ties
+    return np.broadcast_to(longest - np.arange(ranking.k), ranking.ids.shape)
 
 
 def _sigmoid(ranking: Ranking, longest: int) -> np.ndarray:

@@ -375,10 +375,11 @@ class _Run:
         self.model.load_state_dict(part("model"))
         self.averages.load(part("average"))
         for i, optimiser in enumerate(self.optimisers):
-            state: dict[int, dict[str, Tensor]] = {}
+            state: dict[int, dict[str, Tensor | int]] = {}
             for key, value in part(f"optimiser.{i}").items():
                 number_, _, what = key.partition(".")
-                state.setdefault(int(number_), {})[what] = value
+                # counts go back to plain numbers: powers of tensors round otherwise
+                state.setdefault(int(number_), {})[what] = _plain(value)
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
         self.step, self.stale, self.history = about["step"], about["stale"], about["history"]
         if "best" in about:
@@ -421,6 +422,10 @@ def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimize
             )
         )
     return made
+
+
+def _plain(value: Tensor) -> Tensor | int:
+    return value if value.ndim or value.is_floating_point() else int(value)
 
 
 def _own_share(rows: np.ndarray, heads: list[Head]) -> tuple[np.ndarray, float]:

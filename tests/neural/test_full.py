@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+
+from megalabel import checkpoints, store
+from megalabel.errors import DataError
+from megalabel.neural import FullClassifier, PretrainedEncoder, Trainer
+from megalabel.neural.full import FullModel
+
+
+@pytest.fixture
+def encoder(tiny_model):
+    return PretrainedEncoder(tiny_model)
+
+
+def made(encoder, **options):
+    own = {"epochs": 1, "batch": 32, "device": "cpu", "checkpoint_seconds": 0}
+    trainer = Trainer(**own | options.pop("training", {}))
+    return FullClassifier(encoder, trainer, **options)
+
+
+def same(first, second):
+    np.testing.assert_array_equal(first.ids, second.ids)
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+def test_it_learns(encoder, tokens, corpus):
+    training = {"epochs": 8, "learning_rate": 2e-3, "head_learning_rate": 0.5}
+    model = made(encoder, training=training, dropout=0.1, validation=0.2)
+    ids = model.fit(tokens, corpus.targets, corpus.labels).rank(tokens, 1).ids
+    assert np.take_along_axis(corpus.targets.toarray(), ids, 1).mean() > 0.8
+
+
+@pytest.mark.parametrize("options", [{}, {"bottleneck": 8}, {"precision": "bf16"}])
+def test_saved_and_loaded_answers_the_same(encoder, tokens, corpus, tmp_path, options):
+    model = made(encoder, **options).fit(tokens, corpus.targets, corpus.labels)
+    store.save(model, tmp_path / "model")
+    again = store.load(tmp_path / "model")
+    same(model.rank(tokens, 5), again.rank(tokens, 5))
+    # the encoder's source is not asked again
+    assert again.weights_.shape == (10, options.get("bottleneck", 32))
+
+
+def test_answers_are_the_sigmoid_of_a_product(encoder, tokens, corpus):
+    model = made(encoder, bottleneck=8).fit(tokens, corpus.targets, corpus.labels)
+    with torch.no_grad():
+        vectors = model.module()(tokens.batch(np.arange(7), torch.device("cpu"))).double().numpy()
+    margins = vectors @ model.projection_.T.astype(float) @ model.weights_.T.astype(float)
+    margins = 1 / (1 + np.exp(-(margins + model.bias_)))
+    ranking = model.rank(tokens[np.arange(7)], 10)
+    np.testing.assert_allclose(
+        ranking.scores, np.take_along_axis(margins, ranking.ids.astype(int), 1), rtol=1e-4
+    )
+    assert (np.sort(ranking.ids, 1) == np.arange(10)).all()
+    assert (ranking.ids[:, -1] == 9).all()  # the label that no text has
+
+
+def test_a_frozen_encoder_stays_as_it_is(encoder, tokens, corpus):
+    before = encoder.begin(tokens, 0).state_dict()
+    model = made(encoder, frozen=True).fit(tokens, corpus.targets)
+    after = model.module().state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert not np.array_equal(
+        model.weights_, made(encoder, frozen=True, seed=1).fit(tokens, corpus.targets).weights_
+    )
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "bf16", "momentum": 0.9}])
+def test_an_interrupted_training_goes_on_to_the_same_end(
+    encoder, tokens, corpus, tmp_path, monkeypatch, options
+):
+    def fit():
+        return made(encoder, **options).fit(tokens, corpus.targets).rank(tokens, 5)
+
+    whole = fit()
+    forward, calls = FullModel.forward, []
+
+    def failing(self, batch):
+        calls.append(1)
+        if len(calls) == 6:
+            raise Interrupted
+        return forward(self, batch)
+
+    monkeypatch.setattr(FullModel, "forward", failing)
+    with checkpoints.kept_in(tmp_path):
+        with pytest.raises(Interrupted):
+            fit()
+        same(whole, fit())
+    assert len(calls) == 6 + 10 - 5
+
+
+def test_one_label_and_one_text(encoder, tokens):
+    for rows, Y in ([0, 1, 2], [[1], [1], [0]]), ([0], [[1, 1]]):
+        model = made(encoder).fit(tokens[rows], csr_matrix(np.array(Y, np.float32)))
+        assert model.rank(tokens[[0, 5]], 5).ids.shape == (2, len(Y[0]))
+
+
+def test_mistakes_are_told(encoder, tokens, corpus):
+    with pytest.raises(DataError, match="tokens of a Tokenizer"):
+        made(encoder).fit(csr_matrix((300, 5), dtype=np.float32), corpus.targets)
+    model = made(encoder).fit(tokens, corpus.targets)
+    learned = model.learned()
+    for change in (
+        {"weights_": learned["weights_"][:-1]},
+        {"bias_": learned["bias_"].astype(np.float64)},
+        {"encoder_": 3},
+        {"projection_": np.zeros((3, 3), np.float32)},
+    ):
+        with pytest.raises(ValueError, match="FullClassifier"):
+            made(encoder).restore(learned | change)
