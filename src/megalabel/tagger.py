@@ -295,7 +295,8 @@ class Tagger(Component):
             labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
         vectors = self.features_.transform(corpus)
-        bare = int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
+        read = self.classifier_.reads_texts  # rows are not vectors then
+        bare = 0 if read else int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
         if bare:
             log.warning(
                 "%d of %d new texts hold no word known from training and cannot be found again; "

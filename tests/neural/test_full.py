@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from scipy.special import expit
 
 from megalabel import checkpoints, store
 from megalabel.errors import DataError
@@ -49,7 +50,7 @@ def test_answers_are_the_sigmoid_of_a_product(encoder, tokens, corpus):
     with torch.no_grad():
         vectors = model.module()(tokens.batch(np.arange(7), torch.device("cpu"))).double().numpy()
     margins = vectors @ model.projection_.T.astype(float) @ model.weights_.T.astype(float)
-    margins = 1 / (1 + np.exp(-(margins + model.bias_)))
+    margins = expit(margins + model.bias_)
     ranking = model.rank(tokens[np.arange(7)], 10)
     np.testing.assert_allclose(
         ranking.scores, np.take_along_axis(margins, ranking.ids.astype(int), 1), rtol=1e-4

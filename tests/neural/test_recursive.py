@@ -9,7 +9,7 @@ from megalabel import checkpoints, store
 from megalabel.errors import DataError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll
-from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer
+from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer, recursive
 from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.recursive import _Level, _LevelModel
@@ -130,10 +130,12 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("when", [4, 14])
+@pytest.mark.parametrize(("when", "sparse"), [(4, False), (14, True)])
 def test_an_interrupted_training_goes_on_to_the_same_end(
-    encoder, views, corpus, tmp_path, monkeypatch, when
+    encoder, views, corpus, tmp_path, monkeypatch, when, sparse
 ):
+    monkeypatch.setattr(recursive, "_SPARSE", 1 if sparse else 1000)
+
     def fit():
         model = made(encoder, arity=4, max_leaf=2)
         return model.fit(views, corpus.targets).rank(views, 5)

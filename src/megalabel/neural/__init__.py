@@ -22,6 +22,7 @@ from megalabel.neural.losses import (
     SupervisedContrastive,
     Triplet,
 )
+from megalabel.neural.memory import MemoryWatch
 from megalabel.neural.pretraining import pretrain
 from megalabel.neural.recursive import RecursiveClassifier
 from megalabel.neural.tokens import Tokenizer, Tokens
@@ -40,6 +41,7 @@ __all__ = [
     "Focal",
     "FullClassifier",
     "Loss",
+    "MemoryWatch",
     "PretrainedEncoder",
     "RecurrentEncoder",
     "RecursiveClassifier",

@@ -34,7 +34,7 @@ from megalabel.neural.views import Views, joined
 
 _FINER = 8  # how many times as many nodes each level has as the one above
 _RANKED = 256  # rows ranked at a time
-_UNSEEN = -60.0  # the bias of a label that no row has: nothing speaks for it
+_UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
 
 _LAYERS = sequence_of(integer() | sequence_of(integer()))
 

@@ -37,7 +37,7 @@ from megalabel.neural.losses import create as create_loss
 from megalabel.neural.trainer import Trainer
 
 _SCORES = 1 << 24  # scores held at a time
-_UNSEEN = -30.0  # the bias of a label that no row has: nothing speaks for it
+_UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
 
 
 class FullClassifier(NeuralClassifier):
@@ -154,6 +154,7 @@ class FullClassifier(NeuralClassifier):
         trainer.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps)
         self.encoder_ = clone(self.encoder).keep(module)
         weights, bias = _learned(head)
+        weights[torch.from_numpy(counts == 0).to(weights.device)] = 0
         self.weights_ = weights.to(torch.float16).cpu().numpy().copy()
         self.bias_ = np.where(counts > 0, bias.cpu().numpy(), _UNSEEN).astype(np.float32)
         self.projection_ = None
