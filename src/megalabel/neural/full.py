@@ -51,6 +51,7 @@ class FullClassifier(NeuralClassifier):
     ----------
     encoder : Encoder
     trainer : Trainer, optional
+        Its `head_learning_rate` is for each text of a batch: the labels' weights move by the sum.
     loss : str or Loss
         By name (`neural.losses.create`), or as it is.
     bottleneck : int, optional
@@ -126,7 +127,9 @@ class FullClassifier(NeuralClassifier):
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
         self._module = None
-        trainer = self.training
+        trainer = clone(self.training)
+        # published rates are for the sum over a batch, the head's loss is the mean
+        trainer.head_learning_rate *= trainer.batch_of(Y.shape[0])
         device = trainer.torch_device
         steps = self.steps(X, Y)
         counts = np.bincount(Y.indices, minlength=Y.shape[1])

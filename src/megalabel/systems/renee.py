@@ -17,7 +17,7 @@ def renee(
     epochs: float | None = None,
     batch: int | None = None,
     learning_rate: float = 1e-4,
-    head_learning_rate: float = 10.0,
+    head_learning_rate: float = 0.05,
     dropout: float = 0.5,
     bottleneck: int | None = None,
     device: str = "auto",
