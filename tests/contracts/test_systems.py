@@ -23,7 +23,7 @@ from megalabel.tagger import Tagger
 
 pytestmark = pytest.mark.parametrize("name", systems.names())
 
-NEURAL = [name for name in systems.names() if "encoder" in systems.get(name).parameters()]
+NEURAL = [name for name in systems.names() if systems.get(name).neural]
 
 QUERIES = [
     "red evening gown",
@@ -47,23 +47,6 @@ def one_thread(name):
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def create(request):
-    """Systems by name; neural ones with a small encoder, trained for a few steps."""
-
-    def make(name: str, **parameters) -> Tagger:
-        if name in NEURAL:
-            small = {
-                "encoder": request.getfixturevalue("tiny_model"),
-                "max_length": 16,
-                "device": "cpu",
-            }
-            parameters = small | {"classifier__trainer__steps": 4} | parameters
-        return systems.create(name, **parameters)
-
-    return make
 
 
 @pytest.fixture

@@ -187,8 +187,8 @@ def test_what_cannot_be_reported_on(tree_tagger, corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", systems.names())
-def test_every_system_has_a_report(name, corpus):
-    Page(report.render(systems.create(name).fit(corpus), corpus[:50]))
+def test_every_system_has_a_report(name, corpus, create):
+    Page(report.render(create(name).fit(corpus), corpus[:50]))
 
 
 def test_command_line(tree_tagger, corpus, tmp_path):

@@ -39,6 +39,11 @@ class System:
     plan: Callable[[Tagger, Corpus], Plan]
     """Peak memory, disk and time of fitting a tagger on a corpus."""
 
+    @property
+    def neural(self) -> bool:
+        """Whether it trains an encoder, which needs torch."""
+        return "encoder" in self.parameters()
+
     def parameters(self) -> dict[str, Any]:
         """The recipe's own parameters and their defaults."""
         return {n: p.default for n, p in inspect.signature(self.build).parameters.items()}
@@ -59,8 +64,8 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> names()[:4]
-    ['bonsai', 'dismec', 'knn', 'online-plt']
+    >>> [name for name in names() if "plt" in name]
+    ['online-plt', 'plt']
     """
     return sorted(_all())
 
