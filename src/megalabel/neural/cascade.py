@@ -260,7 +260,7 @@ class CascadeClassifier(NeuralClassifier):
             dropouts = each("dropouts", self.dropouts)
         widths: list[int | None] = [None] * levels
         if self.projection == "layer":
-            widths = [_state_width(module) if len(x) > 1 else None for x in layers]
+            widths = [module.state_width if len(x) > 1 else None for x in layers]
         elif self.projection is not None and levels > 1:
             widths[-1] = int(self.projection)
             dropouts[-1] = 0.0  # as published: what is dropped before the projection is enough
@@ -285,7 +285,7 @@ class CascadeClassifier(NeuralClassifier):
         )
 
     def _built(self, module: EncoderModule) -> Cascade:
-        return Cascade(module, self.tree_, self._shape(module), _state_width(module))
+        return Cascade(module, self.tree_, self._shape(module), module.state_width)
 
     def _start(self, network: Cascade, Y: csr_matrix) -> None:
         """Give each node the bias that makes it as likely, among what is scored, as it is
@@ -355,11 +355,6 @@ class CascadeClassifier(NeuralClassifier):
 def _type(name: str) -> np.dtype[Any]:
     """How an array of the heads is kept."""
     return np.dtype(np.float16 if name.endswith(".weights") else np.float32)
-
-
-def _state_width(module: EncoderModule) -> int:
-    """The width of a layer's states."""
-    return int(getattr(module, "state_width", module.width))
 
 
 def _spread(levels: int, depth: int) -> list[list[int]]:
