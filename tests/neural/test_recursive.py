@@ -26,7 +26,7 @@ def encoder(tiny_model):
 def made(encoder, ranker=None, **options):
     own = {"epochs": 1, "batch": 32, "device": "cpu", "checkpoint_seconds": 0}
     trainer = Trainer(**own | options.pop("training", {}))
-    shape = {"arity": 2, "max_leaf": 2, "beam": 2}
+    shape = {"arity": 2, "max_leaf": 2, "beam": 2, "min_clusters": 2}
     return RecursiveClassifier(encoder, trainer, ranker, **shape | options)
 
 
@@ -91,6 +91,14 @@ def test_a_solved_head_starts_below_a_random_one(random):
     before = value(head)
     found.solve(head, csr_matrix(vectors))
     assert value(head) < 0.8 * before
+
+
+def test_which_levels_are_tuned(encoder):
+    tree = LabelTree.balanced(np.random.default_rng(0).random((300, 4)), arity=4, max_leaf=8)
+    assert tree.level_sizes == [4, 16, 64, 300]
+    assert made(encoder, min_clusters=10)._tuned(tree) == [1, 2, 3]
+    assert made(encoder, min_clusters=10, max_clusters=100)._tuned(tree) == [1, 2]
+    assert made(encoder, min_clusters=5, max_clusters=6)._tuned(tree) == [0]  # one at least
 
 
 def test_words_and_vectors_have_the_same_weight(random):
