@@ -24,10 +24,15 @@ from megalabel.base import (
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.linear import OneVsAll
 from megalabel.linear.prior import begin, clamped
 from megalabel.neural.cascade_network import Cascade, Shape
-from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    default_ranker,
+    encoded,
+    held_out_rows,
+    precision_at,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
@@ -52,7 +57,8 @@ class CascadeClassifier(NeuralClassifier):
     encoder : Encoder
     trainer : Trainer, optional
     ranker : Classifier, "network" or None
-        The linear classifier at the end; None: a OneVsAll; "network": the network answers itself.
+        The linear classifier at the end; None: one-versus-all for up to 10,000 labels, else three
+        trees; "network": the network answers itself.
     resolutions : list of int, optional
         How many clusters each level has, from the top: powers of two. None: by the number of
         labels, each level with 8 times as many as the one above.
@@ -182,7 +188,9 @@ class CascadeClassifier(NeuralClassifier):
         self.ranker_ = None
         if self.ranker != "network":
             features = joined(X.words, encoded(module, X.tokens, trainer))
-            ranker = OneVsAll() if self.ranker is None else clone(self.ranker)
+            ranker = (
+                default_ranker(Y.shape[1], self.seed) if self.ranker is None else clone(self.ranker)
+            )
             self.ranker_ = ranker.fit(features, Y, self.labels_)
         return self
 

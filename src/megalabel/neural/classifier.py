@@ -12,12 +12,14 @@ from torch import Tensor
 from megalabel.base import Classifier
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError
+from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer, pick_device
 from megalabel.progress import progress
 
+_ONE_VS_ALL = 10_000  # labels
 _AT_ONCE = 64  # texts encoded together; on a GPU, four times as many
 
 
@@ -102,6 +104,15 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     made = np.empty((len(order), parts[0].shape[1]), np.float32)
     made[order] = torch.cat(parts).numpy()
     return made
+
+
+def default_ranker(labels: int, seed: int) -> Classifier:
+    """A linear classifier over words and vectors: one-versus-all where labels are few enough to
+    wait for it, else three trees."""
+    stored = {"prune": 0.05, "precision": "int8", "seed": seed}
+    if labels <= _ONE_VS_ALL:
+        return OneVsAll(**stored)
+    return TreeClassifier(trees=3, beam=20, **stored)
 
 
 def held_out_rows(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,8 @@ from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
 
+_CHECKED = 64  # steps after which the loss is looked at
+
 
 def pick_device(name: str = "auto") -> torch.device:
     """A device by name; "auto": a GPU where there is one."""
@@ -273,7 +275,10 @@ class _Run:
                 summed, counted = summed + loss, counted + 1
                 self.step += 1
                 bar.advance()
-                if self.step % each == 0 or self.step == self.total:
+                ended = self.step % each == 0 or self.step == self.total
+                if ended or self.step % _CHECKED == 0:
+                    self._check(float(summed))
+                if ended:
                     record = self._after_epoch(float(summed) / counted)
                     summed, counted = torch.zeros((), device=self.device), 0
                     self.history.append(record)
@@ -310,11 +315,6 @@ class _Run:
                 (loss * (share / trainer.accumulate)).backward()
             summed += loss.detach() / trainer.accumulate
         _average_gradients(self.model)
-        if not torch.isfinite(summed):
-            raise MegalabelError(
-                f"the loss is {summed.item()} at step {self.step + 1}: lower learning_rate "
-                f"({trainer.learning_rate}) or head_learning_rate ({trainer.head_learning_rate})"
-            )
         if trainer.clip is not None:
             dense = [p for p in self.model.parameters() if p.grad is not None]
             nn.utils.clip_grad_norm_([p for p in dense if not p.grad.is_sparse], trainer.clip)
@@ -324,6 +324,16 @@ class _Run:
         if trainer.average == "ema":
             self.averages.update()
         return summed
+
+    def _check(self, loss: float) -> None:
+        """Raise an error where the loss has left the numbers. Not asked with every step: the host
+        would wait for the device each time."""
+        if not math.isfinite(loss):
+            trainer = self.trainer
+            raise MegalabelError(
+                f"the loss is {loss} at step {self.step}: lower learning_rate "
+                f"({trainer.learning_rate}) or head_learning_rate ({trainer.head_learning_rate})"
+            )
 
     def _after_epoch(self, loss: float) -> dict[str, float]:
         record = {"step": self.step, "loss": loss}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from megalabel.features import Tfidf
-from megalabel.linear import OneVsAll
 from megalabel.systems import System
 from megalabel.systems.neural_parts import (
     encoder_parts,
@@ -32,9 +31,6 @@ def cascadexml(
     learning_rate: float = 1e-4,
     head_learning_rate: float = 1e-3,
     ranker: Any = None,
-    cost: float = 1.0,
-    prune: float = 0.05,
-    precision: str = "int8",
     min_df: int | float = 1,
     models: int = 1,
     combine: str = "average",
@@ -44,8 +40,8 @@ def cascadexml(
 ) -> Tagger:
     """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
 
-    `ranker` is a linear classifier on words and vectors; None: one-versus-all with the `cost`,
-    `prune` and `precision` given; "network": there is none.
+    `ranker` is a linear classifier on words and vectors; None: one-versus-all for up to 10,000
+    labels, else three trees; "network": there is none.
     """
     room = neural()
     tokens, made = encoder_parts(encoder, max_length)
@@ -57,8 +53,6 @@ def cascadexml(
         device=device,
         seed=seed,
     )
-    if ranker is None:
-        ranker = OneVsAll(cost=cost, prune=prune, precision=precision)
     classifier = room.CascadeClassifier(
         made,
         trainer,
@@ -78,9 +72,9 @@ def cascadexml(
 
 SYSTEM = System(
     name="cascadexml",
-    summary="one encoder, ever finer label clusters from its layers, then one-versus-all",
+    summary="one encoder, ever finer label clusters from its layers, then a linear ranker",
     paper="Kharbanda et al. 2022 (CascadeXML)",
-    cost="O(epochs x texts x (encoder + shortlists x width)) + one-versus-all; GPU",
+    cost="O(epochs x texts x (encoder + shortlists x width)) + a linear classifier; GPU",
     build=cascadexml,
     plan=plan_neural,
 )

@@ -46,7 +46,7 @@ class Tuning:
 
     scores: str = "fused"
     features: str = "library"
-    scores_tile: Tile = Tile(128, 128, 64, warps=4, stages=3)
+    scores_tile: Tile = Tile(128, 128, 64, warps=4, stages=3, resident=2)
     features_tile: Tile = Tile(64, 256, 64, warps=4, stages=3)
     update_tile: Tile = Tile(128, 256, 64, warps=8, stages=3, resident=1)
     descriptors: bool = True
