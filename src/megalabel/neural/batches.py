@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from megalabel.neural.targets import Targets
-from megalabel.neural.tokens import Tokens
+from megalabel.neural.tokens import Tokens, on_device
 
 _SORTED = 50  # batches whose rows are sorted by length among themselves
 
@@ -41,7 +41,7 @@ def rows_on(X: Any, rows: np.ndarray, device: torch.device) -> Any:
         return X.batch(rows, device)
     part = csr_matrix(X[rows])
     arrays = (part.indices.astype(np.int64), part.indptr[:-1].astype(np.int64), part.data)
-    return BagBatch(*(torch.from_numpy(np.array(a)).to(device) for a in arrays))
+    return BagBatch(*(on_device(torch.from_numpy(np.array(a)), device) for a in arrays))
 
 
 def lengths_of(X: Any) -> np.ndarray:

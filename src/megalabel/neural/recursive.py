@@ -26,6 +26,7 @@ from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.shortlists import best, children, thinned
+from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
 
@@ -321,5 +322,5 @@ class _LevelModel(nn.Module):
         seed = (self._seed, *torch.randint(2**31, (1,)).tolist())
         random = np.random.default_rng(seed)
         numbers = thinned(numbers, self._level.targets[rows], self._most, random)
-        shortlist = torch.from_numpy(numbers).to(batch.targets.device)
+        shortlist = on_device(torch.from_numpy(numbers), batch.targets.device)
         return self.head(self.dropout(self.encoder(batch.inputs)), batch.targets, shortlist)

@@ -39,6 +39,13 @@ class TokenBatch:
     """(rows, length) bool: where a token is."""
 
 
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on a device; a GPU takes it while the host goes on."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 class Tokens:
     """Rows of token numbers, of any lengths; rows are picked as those of a matrix are.
 
@@ -130,7 +137,7 @@ class Tokens:
         ids = np.full(mask.shape, self.pad, np.int64)
         ids[mask] = part.ids
         mask[:, 0] = True
-        moved = (torch.from_numpy(array).to(device, non_blocking=True) for array in (ids, mask))
+        moved = (on_device(torch.from_numpy(array), device) for array in (ids, mask))
         return TokenBatch(*moved)
 
 
