@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests of the neural room need torch of any build; where pip would bring a large one for GPUs, give
+# another: make TORCH="torch --index-url ..."
+TORCH ?= torch==2.13.0
 
 .PHONY: setup demo test test-slow lint native clean
 
@@ -10,7 +13,8 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml CMakeLists.txt $(wildcard native/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable ".[dev,neural,onnx]"
 	@touch $@
 
 demo: setup

@@ -33,7 +33,9 @@ class Model(nn.Module):
     def forward(self, batch):
         ids = batch.inputs.ids
         scores = self.head(self.dropout(self.encoder(ids)))
-        return nn.functional.binary_cross_entropy_with_logits(scores, batch.targets.dense())
+        return nn.functional.binary_cross_entropy_with_logits(
+            scores, batch.targets.dense(0, batch.targets.labels)
+        )
 
 
 def data(rows=90, labels=7, seed=0):

@@ -68,7 +68,7 @@ class Batches:
         self._lengths = lengths_of(X)
 
     def __len__(self) -> int:
-        return -(-self.Y.shape[0] // self.size)
+        return -(-int(self.Y.shape[0]) // self.size)
 
     def order(self, epoch: int) -> list[np.ndarray]:
         """The rows of each batch of an epoch."""

@@ -109,10 +109,9 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
 def default_ranker(labels: int, seed: int) -> Classifier:
     """A linear classifier over words and vectors: one-versus-all where labels are few enough to
     wait for it, else three trees."""
-    stored = {"prune": 0.05, "precision": "int8", "seed": seed}
     if labels <= _ONE_VS_ALL:
-        return OneVsAll(**stored)
-    return TreeClassifier(trees=3, beam=20, **stored)
+        return OneVsAll(prune=0.05, precision="int8", seed=seed)
+    return TreeClassifier(trees=3, beam=20, prune=0.05, precision="int8", seed=seed)
 
 
 def held_out_rows(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

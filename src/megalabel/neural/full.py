@@ -268,9 +268,12 @@ class FullModel(nn.Module):
 
     def features(self, inputs: Any) -> Tensor:
         """The vectors that the head sees, without dropout."""
-        made = self.encoder(inputs)
-        return made if self.projection is None else self.projection(made)
+        made: Tensor = self.encoder(inputs)
+        return (
+            made if self.projection is None else nn.functional.linear(made, self.projection.weight)
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         features = self.dropout(self.features(batch.inputs))
-        return self.head(features, batch.targets)
+        loss: Tensor = self.head(features, batch.targets)
+        return loss

@@ -16,7 +16,7 @@ def from_hub(kind: Any, source: str, **options: Any) -> Any:
         options["local_files_only"] = True
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         return kind.from_pretrained(source, **options)
     except (OSError, ValueError) as error:

@@ -30,7 +30,7 @@ class Journal:
             try:
                 from torch.utils.tensorboard import SummaryWriter
 
-                self._board = SummaryWriter(self._folder)  # type: ignore[no-untyped-call]
+                self._board = SummaryWriter(self._folder)
             except ImportError:
                 pass  # not installed: the lines say the same
         return self

@@ -134,7 +134,7 @@ class RecursiveClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    def fit(self, X: Views, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Fine-tune level by level, then train the ranker."""
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
@@ -166,7 +166,7 @@ class RecursiveClassifier(NeuralClassifier):
         self.ranker_ = ranker.fit(joined(X.words, vectors), Y, self.labels_)
         return self
 
-    def rank(self, X: Views, k: int) -> Ranking:
+    def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels: one pass of the encoder, then the ranker."""
         self.check_fitted()
         self.check_rows(X)
@@ -269,6 +269,7 @@ class _Level:
     def solve(self, head: ShortlistHead, vectors: csr_matrix) -> None:
         """Give a head the weights that a linear solver finds on the vectors as they are."""
         found = torch.from_numpy(self._train(vectors, cost=100.0, weighed=True).toarray())
+        assert head.bias is not None
         with torch.no_grad():
             head.weights.weight.copy_(found[:, :-1])
             head.bias.weight.copy_(found[:, -1:])
@@ -323,4 +324,6 @@ class _LevelModel(nn.Module):
         random = np.random.default_rng(seed)
         numbers = thinned(numbers, self._level.targets[rows], self._most, random)
         shortlist = on_device(torch.from_numpy(numbers), batch.targets.device)
-        return self.head(self.dropout(self.encoder(batch.inputs)), batch.targets, shortlist)
+        features = self.dropout(self.encoder(batch.inputs))
+        loss: Tensor = self.head(features, batch.targets, shortlist)
+        return loss

@@ -316,8 +316,9 @@ class _Run:
             summed += loss.detach() / trainer.accumulate
         _average_gradients(self.model)
         if trainer.clip is not None:
-            dense = [p for p in self.model.parameters() if p.grad is not None]
-            nn.utils.clip_grad_norm_([p for p in dense if not p.grad.is_sparse], trainer.clip)
+            learned = [p for p in self.model.parameters() if p.grad is not None]
+            dense = [p for p in learned if p.grad is not None and not p.grad.is_sparse]
+            nn.utils.clip_grad_norm_(dense, trainer.clip)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)

@@ -63,7 +63,7 @@ class TextViews(Featurizer):
         self.words_, self.tokens_ = clone(self.words).fit(inputs), clone(self.tokens).fit(inputs)
         return self
 
-    def transform(self, inputs: Any) -> Views:  # type: ignore[override]
+    def transform(self, inputs: Any) -> Views:
         """Both views of the texts."""
         self.check_fitted()
         return Views(csr_matrix(self.words_.transform(inputs)), self.tokens_.transform(inputs))

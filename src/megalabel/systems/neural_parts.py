@@ -64,8 +64,9 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """A few steps are trained on some of the texts: steps take the time they take then, and
     everything else grows with the texts."""
     room = neural()
-    if isinstance(tagger.classifier, room.Ensemble):
-        ensemble = tagger.classifier
+    classifier: Any = tagger.classifier
+    if isinstance(classifier, room.Ensemble):
+        ensemble = classifier
         one = plan_neural(clone(tagger).set_params(classifier=ensemble.model), corpus)
         return replace(
             one,
@@ -86,7 +87,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
         made.fit(texts)
         return time.perf_counter() - started, made
 
-    trainer = tagger.classifier.training
+    trainer = classifier.training
     rows = len(corpus) - tagger.held_out(len(corpus))
     batch = min(trainer.batch_of(rows), len(sample))
     fitted(1, sample[:200])  # not counted: it pays for what is done once
@@ -95,13 +96,12 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     step = max(0.0, more - few) / 4
     growth = len(corpus) / len(sample)
     seconds = max(0.0, few - 2 * step) * growth + step * trainer.total_steps(rows)
-    features = learned_bytes(made.features_)
-    classifier = learned_bytes(made.classifier_)
-    # words and vectors of the texts grow with them; an encoder and its optimiser do not
-    memory = (
-        held
-        + watch.peak
-        + int((growth - 1) * 8 * sum(map(len, sample.texts.to_pylist()[:200])) / 200 * len(sample))
-    )
-    disk = features + classifier + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
+    # an encoder and its optimiser stay as large as they are; words, tokens and vectors grow with
+    # the texts, each word and token taking about twice the bytes of its letters
+    letters = 0 if sample.texts is None else int(sample.texts.nbytes)
+    encoder: Encoder = vars(made.classifier_)["encoder_"]
+    width = encoder.module().width
+    memory = held + watch.peak + (growth - 1) * (4 * letters + 12 * width * len(sample))
+    learned = learned_bytes(made.features_) + learned_bytes(made.classifier_)
+    disk = learned + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
     return Plan(int(memory), int(disk), seconds, available, watch.device_peak, watch.device_total)

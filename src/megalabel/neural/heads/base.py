@@ -15,9 +15,25 @@ from megalabel.neural.targets import Targets
 class HeadLoss(Protocol):
     """What heads ask of a loss: the values of rows and the gradient by scores."""
 
-    def __call__(self, scores: Tensor, targets: Tensor, **options: Any) -> Tensor: ...
+    def __call__(
+        self,
+        scores: Tensor,
+        targets: Tensor,
+        *,
+        labels: Tensor | None = None,
+        mask: Tensor | None = None,
+        step: int = 0,
+    ) -> Tensor: ...
 
-    def gradient(self, scores: Tensor, targets: Tensor, **options: Any) -> Tensor: ...
+    def gradient(
+        self,
+        scores: Tensor,
+        targets: Tensor,
+        *,
+        labels: Tensor | None = None,
+        mask: Tensor | None = None,
+        step: int = 0,
+    ) -> Tensor: ...
 
 
 class Head(nn.Module, ABC):
