@@ -95,18 +95,30 @@ def mini_lm() -> str:
     return str(Path(package.__path__[0]) / "model")
 
 
+# of neural systems with an encoder of their own; the others get a small model by its folder
+SMALL = {
+    "astec": {"width": 16},
+    "attentionxml": {"max_length": 16, "size": 8, "hidden": [8]},
+    "inceptionxml": {
+        "max_length": 8,
+        "width": 16,
+        "classifier__encoder__token_width": 16,
+        "classifier__encoder__filters": 4,
+    },
+}
+
+
 @pytest.fixture(scope="session")
 def create(request):
     """Systems by name; neural ones with a small encoder, trained for a few steps."""
 
     def make(name: str, **parameters) -> megalabel.Tagger:
         if megalabel.systems.get(name).neural:
-            small = {
-                "encoder": request.getfixturevalue("tiny_model"),
-                "max_length": 16,
-                "device": "cpu",
-            }
-            parameters = small | {"classifier__trainer__steps": 4} | parameters
+            small = SMALL.get(name)
+            if small is None:
+                small = {"encoder": request.getfixturevalue("tiny_model"), "max_length": 16}
+            few = {"device": "cpu", "classifier__trainer__steps": 4}
+            parameters = small | few | parameters
         return megalabel.systems.create(name, **parameters)
 
     return make

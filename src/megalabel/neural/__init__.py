@@ -1,5 +1,6 @@
 """Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
 
+from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
 from megalabel.neural.encoders import (
     AssembledEncoder,
@@ -25,6 +26,7 @@ from megalabel.neural.losses import (
 from megalabel.neural.memory import MemoryWatch
 from megalabel.neural.pretraining import pretrain
 from megalabel.neural.recursive import RecursiveClassifier
+from megalabel.neural.staged import StagedClassifier
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
@@ -32,6 +34,7 @@ from megalabel.neural.views import TextViews, Views
 __all__ = [
     "BCE",
     "AssembledEncoder",
+    "AttentionClassifier",
     "BagEncoder",
     "CascadeClassifier",
     "ConvolutionalEncoder",
@@ -47,6 +50,7 @@ __all__ = [
     "RecursiveClassifier",
     "Softmax",
     "SquaredHinge",
+    "StagedClassifier",
     "SupervisedContrastive",
     "TextViews",
     "Tokenizer",

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from megalabel.features.rows import normalised_rows
 from megalabel.neural.targets import Targets
 from megalabel.neural.tokens import Tokens, on_device
 
@@ -47,6 +48,26 @@ def rows_on(X: Any, rows: np.ndarray, device: torch.device) -> Any:
 def lengths_of(X: Any) -> np.ndarray:
     """How long each row is."""
     return X.lengths if isinstance(X, Tokens) else np.diff(csr_matrix(X).indptr)
+
+
+def words_of(X: Any) -> csr_matrix:
+    """X as a sparse matrix of words; of tokens, how often each comes, weighed as tf-idf.
+
+    Examples
+    --------
+    >>> tokens = Tokens(np.array([1, 2, 2, 1, 3], np.int32), np.array([0, 3, 5]), vocabulary=4)
+    >>> words_of(tokens).toarray()
+    array([[0., 0., 1., 0.],
+           [0., 0., 0., 1.]], dtype=float32)
+    """
+    if not isinstance(X, Tokens):
+        return csr_matrix(X)
+    counts = csr_matrix((np.ones(len(X.ids), np.float32), X.ids, X.indptr), X.shape, copy=True)
+    counts.sum_duplicates()
+    texts = np.bincount(counts.indices, minlength=X.shape[1])
+    counts.data *= np.log(len(X) / np.maximum(1, texts)).astype(np.float32)[counts.indices]
+    made: csr_matrix = normalised_rows(counts)
+    return made
 
 
 class Batches:

@@ -85,6 +85,9 @@ class CascadeClassifier(NeuralClassifier):
         where there are more than three levels, and 0.1 less for each level above.
     input_dropout : float
         Of vectors before they are projected.
+    detached : float
+        The share of the training, at first, in which the labels do not move the encoder, only the
+        clusters above them do.
     prediction : "weighted" or "level"
         The network's score of a label: its probability times that of its cluster, or its own.
     validation : float
@@ -107,12 +110,13 @@ class CascadeClassifier(NeuralClassifier):
         "resolutions": sequence_of(integer(2)) | one_of(None),
         "max_first": integer(1),
         "cluster_size": integer(2),
-        "layers": _LAYERS | one_of(None),
+        "layers": _LAYERS | one_of(None, "vector"),
         "projection": one_of("layer", None) | integer(1),
         "pooling": one_of("auto", "first", "last", "mean", "max"),
         "beam": integer(1) | sequence_of(integer(1)) | one_of(None),
         "dropouts": sequence_of(number(0, 1)) | one_of(None),
         "input_dropout": number(0, 1),
+        "detached": number(0, 1),
         "prediction": one_of("weighted", "level"),
         "validation": number(0, 0.5),
         "seed": integer(0),
@@ -133,12 +137,13 @@ class CascadeClassifier(NeuralClassifier):
         resolutions: Sequence[int] | None = None,
         max_first: int = 1024,
         cluster_size: int = 8,
-        layers: Sequence[int | Sequence[int]] | None = None,
+        layers: Sequence[int | Sequence[int]] | str | None = None,
         projection: str | int | None = "layer",
         pooling: str = "auto",
         beam: int | Sequence[int] | None = None,
         dropouts: Sequence[float] | None = None,
         input_dropout: float = 0.2,
+        detached: float = 0.0,
         prediction: str = "weighted",
         validation: float = 0.0,
         seed: int = 0,
@@ -155,6 +160,7 @@ class CascadeClassifier(NeuralClassifier):
         self.beam = beam
         self.dropouts = dropouts
         self.input_dropout = input_dropout
+        self.detached = detached
         self.prediction = prediction
         self.validation = validation
         self.seed = seed
@@ -175,6 +181,9 @@ class CascadeClassifier(NeuralClassifier):
         np.minimum(targets.data, 1, out=targets.data)
         self._start(network, targets)
         rows, judged = held_out_rows(len(X), self.validation, self.seed)
+        if len(network.heads) > 1:
+            batches = trainer.total_steps(len(rows)) * trainer.accumulate
+            network.detached = round(self.detached * batches)
         evaluate = None
         if len(judged):
 
@@ -257,10 +266,12 @@ class CascadeClassifier(NeuralClassifier):
                 )
             return list(given) * (levels if len(given) == 1 else 1)
 
-        layers = _spread(levels, depth) if self.layers is None else each("layers", self.layers)
-        layers = [[x] if isinstance(x, int) else list(x) for x in layers]
+        own = self.layers == "vector"
+        layers = _spread(levels, depth) if self.layers is None else [[]] * levels
+        if self.layers is not None and not own:
+            layers = [[x] if isinstance(x, int) else list(x) for x in each("layers", self.layers)]
         layers = [[x % (depth + 1) for x in several if -depth <= x <= depth] for several in layers]
-        if not all(layers):
+        if not (own or all(layers)):
             raise ParameterError(f"layers must be some of -{depth} to {depth}, not {self.layers}")
         last = 0.4 if levels <= 3 else 0.5
         dropouts = [round(last - 0.1 * above, 2) for above in reversed(range(levels))]

@@ -28,7 +28,7 @@ class Shape:
     """What a network is made of besides an encoder and a tree: of each level, from the top."""
 
     layers: Sequence[Sequence[int]]
-    """The layers whose vectors the level sees, side by side."""
+    """The layers whose vectors the level sees, side by side; none: the encoder's own vector."""
     widths: Sequence[int | None]
     """What they are projected to; None: they are not."""
     dropouts: Sequence[float]
@@ -48,6 +48,10 @@ class Cascade(nn.Module):
     """
 
     label_of_leaf: Tensor
+    batches: Tensor
+    """How many were seen in training."""
+    detached: int = 0
+    """In so many of them, at first, the last level does not move the encoder."""
 
     def __init__(
         self, encoder: EncoderModule, tree: LabelTree, shape: Shape, state_width: int
@@ -59,7 +63,7 @@ class Cascade(nn.Module):
         self.heads = [
             LevelHead(
                 starts[t],
-                len(shape.layers[t]) * state_width,
+                len(shape.layers[t]) * state_width or encoder.width,
                 shape.widths[t],
                 shape.input_dropout,
                 shape.dropouts[t],
@@ -74,6 +78,7 @@ class Cascade(nn.Module):
             node = torch.bucketize(node, starts[t], right=True) - 1
         labels = torch.from_numpy(tree.label_of_leaf_.copy()).long()
         self.register_buffer("label_of_leaf", labels, persistent=False)
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     @property
     def width(self) -> int:
@@ -82,14 +87,19 @@ class Cascade(nn.Module):
 
     def vectors(self, inputs: Any) -> Tensor:
         """What all levels see of each text, side by side: (rows, width)."""
+        seen = self._seen(inputs)
+        if self.training and self.batches < self.detached:
+            seen[-1] = seen[-1].detach()
+        return torch.cat([level.narrowed(x) for level, x in zip(self.heads, seen, strict=True)], 1)
+
+    def _seen(self, inputs: Any) -> list[Tensor]:
+        """What each level sees of the encoder."""
+        if not any(self.shape.layers):
+            return [self.encoder(inputs)] * len(self.heads)
         states = self.encoder.hidden(inputs)
         wanted = {layer for layers in self.shape.layers for layer in layers}
         made = {layer: pooled(states[layer], inputs.mask, self.shape.pooling) for layer in wanted}
-        parts = [
-            level.narrowed(torch.cat([made[layer] for layer in layers], 1))
-            for level, layers in zip(self.heads, self.shape.layers, strict=True)
-        ]
-        return torch.cat(parts, 1)
+        return [torch.cat([made[layer] for layer in layers], 1) for layers in self.shape.layers]
 
     def forward(self, batch: Batch) -> Tensor:
         """The sum over levels of the mean loss of what they score."""
@@ -98,6 +108,7 @@ class Cascade(nn.Module):
         for level in self.walk(vectors, batch.targets):
             assert level.truth is not None
             losses.append(self.loss(level.scores, level.truth, mask=level.mask).mean())
+        self.batches += 1
         return torch.stack(losses).sum()
 
     @torch.no_grad()

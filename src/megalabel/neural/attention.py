@@ -1,0 +1,443 @@
+"""AttentionClassifier: each label attends to the tokens that speak for it, down a label tree."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix, vstack
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from megalabel.base import Check, check_array, clone, instance, integer, number, one_of, sequence_of
+from megalabel.checkpoints import Steps
+from megalabel.data import LabelSet, Ranking
+from megalabel.labels import LabelTree, label_vectors
+from megalabel.linear.prior import begin, check_width, clamped
+from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
+from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
+from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.losses import BCE
+from megalabel.neural.shortlists import best, children, filled
+from megalabel.neural.trainer import Trainer
+from megalabel.progress import progress
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 64  # texts whose nodes are scored together
+_PAIRS = 1 << 18  # texts times nodes whose vectors are held at a time, where all nodes are scored
+_SPARSE = 200_000  # nodes from which on a step updates only those that it has seen
+
+
+class AttentionClassifier(NeuralClassifier):
+    """AttentionXML (You et al. 2019).
+
+    Every label has a vector of its own by which it weighs the states of a text's tokens; the
+    weighted mean goes through layers that all labels share to the label's score. Of many labels a
+    tree is made. Each level is a model of its own that starts from the one above (encoder and
+    shared layers), and sees of each text the children of those clusters that the level above
+    finds most likely, in training of the true ones too.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        One that reads tokens; the states of its last layer are attended to.
+    trainer : Trainer, optional
+        For each level.
+    hidden : list of int
+        Widths of the shared layers.
+    clustered_above : int
+        No more labels than that are scored all at once, without a tree.
+    levels : int
+        Of clusters, at most.
+    arity : int
+        Children of a cluster: a power of two.
+    max_leaf : int
+        The most labels in a cluster of the last level of clusters.
+    beam : int
+        The clusters of a text whose children the next level sees.
+    validation : float
+        The share of rows held out to choose the best epoch of each level; 0: the last one stays.
+    seed : int
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+        Of the labels.
+    coarse_ : list of Encoder
+        Those of the levels of clusters, from the top.
+    heads_ : dict of arrays
+        The weights of all levels, by name.
+    tree_ : LabelTree
+    label_counts_ : int64 array (labels,)
+        How many rows have each label.
+
+    Examples
+    --------
+    >>> from megalabel.neural import RecurrentEncoder, Tokenizer
+    >>> tokens = Tokenizer().fit_transform(["red dress", "blue jeans"])
+    >>> classifier = AttentionClassifier(
+    ...     RecurrentEncoder(token_width=8, size=8), Trainer(epochs=9, head_learning_rate=0.1)
+    ... )
+    >>> classifier.fit(tokens, csr_matrix(np.eye(2))).rank(tokens, k=2).ids.shape
+    (2, 2)
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "encoder": instance(Encoder),
+        "trainer": instance(Trainer) | one_of(None),
+        "hidden": sequence_of(integer(1)),
+        "clustered_above": integer(1),
+        "levels": integer(1),
+        "arity": integer(2),
+        "max_leaf": integer(2),
+        "beam": integer(1),
+        "validation": number(0, 0.5),
+        "seed": integer(0),
+    }
+
+    coarse_: list[Encoder]
+    heads_: dict[str, np.ndarray]
+    tree_: LabelTree
+    label_counts_: np.ndarray
+
+    _models: list[AttentionModel] | None = None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        trainer: Trainer | None = None,
+        *,
+        hidden: Sequence[int] = (256,),
+        clustered_above: int = 100_000,
+        levels: int = 3,
+        arity: int = 8,
+        max_leaf: int = 8,
+        beam: int = 160,
+        validation: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.trainer = trainer
+        self.hidden = hidden
+        self.clustered_above = clustered_above
+        self.levels = levels
+        self.arity = arity
+        self.max_leaf = max_leaf
+        self.beam = beam
+        self.validation = validation
+        self.seed = seed
+
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Train level after level."""
+        Y = begin(self, X, Y, labels)
+        self.check_rows(X)
+        self._module = self._models = None
+        steps = self.steps(X, Y)
+        truth = Y.copy()  # its relevances are cut off at 1
+        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.tree_ = self._clustered(X, Y)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            module = self.encoder.begin(X, self.seed, self.training, steps)
+        encoders: list[Encoder] = []
+        self.heads_ = {}
+        predicted: csr_matrix | None = None  # the likely clusters of the level above
+        shared: nn.Module | None = None
+        for depth in range(self.tree_.depth):
+            level = _Level(self.tree_, depth, truth, predicted)
+            log.info("level %d of %d: %d nodes", depth + 1, self.tree_.depth, level.size)
+            model = self._trained(module, shared, level, X, steps)
+            encoders.append(clone(self.encoder).keep(module))
+            for name, value in model.attention.state_dict().items():
+                self.heads_[f"{depth}.{name}"] = value.cpu().numpy().astype(_type(name))
+            if depth + 1 < self.tree_.depth:
+                find = partial(self._scored, model, level, X, predicted, self.beam)
+                predicted = steps.done(f"clusters-{depth + 1}", find)
+            shared = model.attention.shared
+        self.encoder_, self.coarse_ = encoders[-1], encoders[:-1]
+        return self
+
+    def _trained(
+        self,
+        module: EncoderModule,
+        shared: nn.Module | None,
+        level: _Level,
+        X: Any,
+        steps: Steps,
+    ) -> AttentionModel:
+        """The model of a level, from the encoder and the shared layers of the one above."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed + level.depth)
+            model = AttentionModel(module, self.hidden, level)
+        if shared is None:
+            model.attention.start(level.targets)
+        else:
+            model.attention.shared.load_state_dict(shared.state_dict())
+        model.rows, judged = held_out_rows(len(X), self.validation, self.seed)
+        evaluate = None
+        if len(judged):
+
+            def evaluate() -> float:
+                likely = None if level.predicted is None else level.predicted[judged]
+                found = self._scored(model, level, X[judged], likely, 1)
+                return precision_at(found.indices[:, None], level.targets[judged])
+
+        self.training.fit(
+            model,
+            X[model.rows],
+            level.targets[model.rows],
+            evaluate=evaluate,
+            steps=steps,
+            name=f"level-{level.depth + 1}",
+        )
+        return model
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels: a label's score is the product of probabilities down its path.
+
+        Places that the beam leaves empty go to the most frequent of the other labels.
+        """
+        self.check_fitted()
+        self.check_rows(X)
+        if self._models is None:
+            self._models = [m.to(self.device()) for m in self._restored()]
+        check_width(self, X, self._models[-1].encoder.table.num_embeddings)
+        k = clamped(k, len(self.labels_))
+        found: csr_matrix | None = None
+        for depth, model in enumerate(self._models):
+            level = _Level(self.tree_, depth)
+            last = depth + 1 == self.tree_.depth
+            seen = self.label_counts_ > 0 if last else None
+            found = self._scored(model, level, X, found, k if last else self.beam, seen)
+        return filled(Ranking.from_csr(found, k, self.labels_), self.label_counts_)
+
+    def _clustered(self, X: Any, Y: csr_matrix) -> LabelTree:
+        """The tree: its lowest levels of clusters, and the labels."""
+        if Y.shape[1] <= self.clustered_above:
+            return LabelTree.from_parents(np.full(Y.shape[1], -1))
+        vectors = label_vectors(words_of(X), Y, "pifa")
+        whole = LabelTree.balanced(
+            vectors, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed
+        )
+        kept = whole.levels_[-self.levels :]
+        tree = LabelTree()
+        levels = [np.array([0, len(kept[0]) - 1]), *kept]
+        if len(kept) == whole.depth:
+            levels = kept
+        tree.restore({"levels_": levels, "label_of_leaf_": whole.label_of_leaf_})
+        return tree
+
+    @torch.inference_mode()
+    def _scored(
+        self,
+        model: AttentionModel,
+        level: _Level,
+        X: Any,
+        parents: csr_matrix | None,
+        k: int,
+        seen: np.ndarray | None = None,
+    ) -> csr_matrix:
+        """The k best nodes of each row, among the children of its parents, as a matrix of scores:
+        probabilities times those of the parents. Nodes that are not `seen` have none."""
+        device = next(model.parameters()).device
+        order = np.argsort(lengths_of(X), kind="stable")
+        parts = []
+        with progress("scoring", len(order)) as bar, self.training.arithmetic():
+            for start in range(0, len(order), _AT_ONCE):
+                rows = order[start : start + _AT_ONCE]
+                inputs = rows_on(X, rows, device)
+                if parents is None:
+                    numbers = np.broadcast_to(np.arange(level.size), (len(rows), level.size))
+                    above: Any = 1.0
+                    scores = model.scores(inputs)
+                else:
+                    numbers, above = level.candidates(parents[rows])
+                    scores = model.scores(inputs, torch.from_numpy(numbers).to(device))
+                if seen is not None:
+                    numbers = np.where(seen[numbers], numbers, -1)
+                sure = torch.sigmoid(scores.float()).cpu().numpy() * above
+                parts.append(best(sure, numbers, k, level.size))
+                bar.advance(len(rows))
+        if not parts:
+            return csr_matrix((0, level.size), dtype=np.float32)
+        return vstack(parts, "csr")[np.argsort(order)]
+
+    def _restored(self) -> list[AttentionModel]:
+        """The models of all levels as learned."""
+        made = []
+        for depth, encoder in enumerate([*self.coarse_, self.encoder_]):
+            model = AttentionModel(encoder.module(), self.hidden, _Level(self.tree_, depth))
+            start = f"{depth}."
+            state = {
+                k.removeprefix(start): torch.from_numpy(np.array(v, np.float32))
+                for k, v in self.heads_.items()
+                if k.startswith(start)
+            }
+            model.attention.load_state_dict(state)
+            made.append(model.eval())
+        return made
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the encoders and the levels' weights back; they must fit."""
+        super().restore(learned)
+        self._models = None
+        name = type(self).__name__
+        for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("heads_", dict)):
+            if not isinstance(getattr(self, part, None), kind):
+                raise ValueError(f"{part} of {name} must be a {kind.__name__}")
+        if self.tree_.n_labels != len(self.labels_):
+            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
+        counts = getattr(self, "label_counts_", None)
+        check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
+        coarse = getattr(self, "coarse_", None)
+        if not isinstance(coarse, list) or len(coarse) != self.tree_.depth - 1:
+            raise ValueError(f"coarse_ of {name} must be an encoder for each level of clusters")
+        wanted = {}
+        for depth, encoder in enumerate([*coarse, self.encoder_]):
+            if not isinstance(encoder, Encoder):
+                raise ValueError(f"coarse_ of {name} must be encoders")
+            with torch.device("meta"):
+                module = encoder.rebuild(encoder.about_)
+                attention = AttentionModel(module, self.hidden, _Level(self.tree_, depth)).attention
+            for part, value in attention.state_dict().items():
+                wanted[f"{depth}.{part}"] = (tuple(value.shape), _type(part))
+        found = {
+            k: (getattr(v, "shape", None), getattr(v, "dtype", None))
+            for k, v in self.heads_.items()
+        }
+        if found != wanted:
+            raise ValueError(f"heads_ of {name} do not fit its tree and encoders")
+
+
+class _Level:
+    """A level of the tree, its nodes numbered as in the tree, those of the last one as labels; in
+    training, with the rows' nodes and with what the level above finds likely."""
+
+    def __init__(
+        self,
+        tree: LabelTree,
+        depth: int,
+        Y: csr_matrix | None = None,
+        predicted: csr_matrix | None = None,
+    ) -> None:
+        self.depth, self.size = depth, tree.level_sizes[depth]
+        self._starts = tree.levels_[depth]
+        self._labels = tree.label_of_leaf_ if depth + 1 == tree.depth else None
+        self.predicted, self.parents = predicted, predicted
+        if Y is not None:
+            self.targets = tree.targets(Y, depth) if self._labels is None else Y
+            np.minimum(self.targets.data, 1, out=self.targets.data)
+            if predicted is not None:
+                true = tree.targets(Y, depth - 1)
+                true.data[:] = 1
+                self.parents = predicted.maximum(true)
+
+    def candidates(self, parents: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """The children of each row's parents, -1 where there is none, and their parents' scores."""
+        numbers = children(parents, self._starts)
+        above = np.zeros(numbers.shape, np.float32)
+        above[numbers >= 0] = np.repeat(parents.data, np.diff(self._starts)[parents.indices])
+        if self._labels is not None:
+            numbers = np.where(numbers >= 0, self._labels[numbers], -1)
+            order = np.argsort(numbers, axis=1, kind="stable")
+            numbers, above = (np.take_along_axis(a, order, 1) for a in (numbers, above))
+        return numbers.astype(np.int64, copy=False), above
+
+
+class AttentionModel(nn.Module):
+    """An encoder, and nodes that attend to its states."""
+
+    def __init__(self, encoder: EncoderModule, hidden: Sequence[int], level: _Level) -> None:
+        super().__init__()
+        self.encoder = encoder
+        sparse = level.depth > 0 and level.size > _SPARSE
+        self.attention = LabelAttention(encoder.state_width, level.size, hidden, sparse=sparse)
+        self.loss = BCE(reduction="mean")
+        self._level = level
+        self.rows = np.empty(0, np.int64)
+        """The numbers, in the level, of the rows that are trained on."""
+
+    def scores(self, inputs: Any, shortlist: Tensor | None = None) -> Tensor:
+        """Of all nodes, or of those on a shortlist."""
+        states = self.encoder.hidden(inputs)[-1]
+        made: Tensor = self.attention(states, inputs.mask, shortlist)
+        return made
+
+    def forward(self, batch: Batch) -> Tensor:
+        parents = self._level.parents
+        if parents is None:
+            targets = batch.targets.dense(0, self._level.size)
+            return self.loss(self.scores(batch.inputs), targets).mean()
+        numbers, _ = self._level.candidates(parents[self.rows[batch.rows]])
+        shortlist = torch.from_numpy(numbers).to(batch.targets.device)
+        scores = self.scores(batch.inputs, shortlist)
+        return self.loss(scores, batch.targets.of(shortlist), mask=shortlist >= 0).mean()
+
+
+class LabelAttention(nn.Module):
+    """Scores of labels, each from the states of tokens as the label weighs them.
+
+    The weights of label l over tokens t are softmax_t(<h_t, u_l>); their mean of the states goes
+    through layers that all labels share.
+
+    Parameters
+    ----------
+    width : int
+        Of the states.
+    labels : int
+    hidden : list of int
+        Widths of the shared layers.
+    sparse : bool
+        Whether gradients hold only the shortlisted labels.
+    """
+
+    def __init__(
+        self, width: int, labels: int, hidden: Sequence[int], *, sparse: bool = False
+    ) -> None:
+        super().__init__()
+        self.queries = nn.Embedding(labels, width, sparse=sparse)
+        nn.init.xavier_uniform_(self.queries.weight)
+        layers: list[nn.Module] = []
+        for narrow, wide in zip([*hidden, 1], [width, *hidden], strict=True):
+            linear = nn.Linear(wide, narrow)
+            nn.init.xavier_uniform_(linear.weight)
+            layers += [linear, nn.ReLU()]
+        self.shared = nn.Sequential(*layers[:-1])
+
+    @torch.no_grad()
+    def start(self, targets: csr_matrix) -> None:
+        """Make all labels as likely as one is on average: scores of 0 would throw the encoder
+        about before it has learned."""
+        share = (targets.nnz + 0.5) / (targets.shape[0] * targets.shape[1] + 1)
+        last = self.shared[-1]
+        assert isinstance(last, nn.Linear)
+        last.bias.fill_(math.log(share / (1 - share)))
+
+    def forward(self, states: Tensor, mask: Tensor, shortlist: Tensor | None = None) -> Tensor:
+        """Scores (rows, labels) of all labels, or of a shortlist (rows, candidates) that has -1
+        where there is none; states are (rows, tokens, width), real where the mask says so."""
+        if shortlist is not None:
+            return self._scores(states, mask, self.queries(shortlist.clamp(min=0)))
+        chunks = torch.split(self.queries.weight, max(1, _PAIRS // len(states)))
+        if len(chunks) == 1 or not torch.is_grad_enabled():
+            return torch.cat([self._scores(states, mask, chunk) for chunk in chunks], 1)
+        # the vectors of a chunk are made a second time rather than kept
+        made = [checkpoint(self._scores, states, mask, c, use_reentrant=False) for c in chunks]
+        return torch.cat(made, 1)
+
+    def _scores(self, states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
+        matches = queries.to(states.dtype) @ states.transpose(1, 2)
+        weights = matches.masked_fill(~mask[:, None], -torch.inf).softmax(2)
+        made: Tensor = self.shared(weights.to(states.dtype) @ states)[..., 0]
+        return made
+
+
+def _type(name: str) -> np.dtype[Any]:
+    """How an array of the levels is kept: the vectors of nodes in half precision."""
+    return np.dtype(np.float16 if name.startswith("queries") else np.float32)

@@ -1,0 +1,354 @@
+"""StagedClassifier: an encoder learned on label clusters, then classifiers of nearest labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+
+from megalabel.base import Check, check_array, clone, instance, integer, number, one_of
+from megalabel.checkpoints import Steps
+from megalabel.data import LabelSet, Ranking
+from megalabel.features.rows import normalised_rows
+from megalabel.labels import LabelTree, label_vectors
+from megalabel.linear.prior import begin, check_width, clamped
+from megalabel.neural.batches import Batch, words_of
+from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
+from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoders.bag import ResidualBlock
+from megalabel.neural.full import FullModel
+from megalabel.neural.heads import DenseHead, ShortlistHead
+from megalabel.neural.heads.base import best, best_of_chunks
+from megalabel.neural.losses import BCE
+from megalabel.neural.shortlists import filled
+from megalabel.neural.trainer import Trainer
+from megalabel.progress import progress
+
+_SCORES = 1 << 24  # scores held at a time
+_ROWS = 256  # rows whose shortlists are found and scored at a time
+_SPARSE = 200_000  # labels from which on a step updates only those that it has seen
+
+
+class StagedClassifier(NeuralClassifier):
+    """Astec (Dahiya et al. 2021, DeepXML): easy lessons first, and never all labels at once.
+
+    I. The encoder learns a surrogate task: to tell clusters of labels apart. II. In its space each
+    label is the centroid of its texts, and a text's shortlist are the labels nearest to it. III.
+    The encoder stays as it is; a residual block over it and a classifier for each label are
+    trained on shortlists and true labels. A label's score is a mean of two probabilities, the
+    classifier's and that of the nearness.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    trainer : Trainer, optional
+        For both trainings.
+    surrogate_learning_rate : float
+        Of encoder and clusters in stage I; `trainer` has that of stage III.
+    clusters : int
+        The most clusters of the surrogate task; no more labels than that are their own clusters.
+    shortlist : int
+        How many of the nearest labels are looked at.
+    beta : float
+        The share of the classifier in a label's score.
+    dropout : float
+        Of the residual block.
+    validation : float
+        The share of rows held out to choose the best epoch of stage III by P@1; 0: the last one
+        stays.
+    seed : int
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+    centroids_ : float16 array (labels, width)
+        Of unit length; zeros for a label that no row has.
+    block_ : dict of arrays
+        The residual block.
+    weights_ : float16 array (labels, width)
+    bias_ : float32 array (labels,)
+    label_counts_ : int64 array (labels,)
+        How many rows have each label.
+
+    Examples
+    --------
+    >>> from megalabel.neural import BagEncoder
+    >>> X = csr_matrix(np.eye(6, 4, dtype=np.float32))
+    >>> trainer = Trainer(epochs=2, device="cpu")
+    >>> model = StagedClassifier(BagEncoder(width=8, residual=None), trainer)
+    >>> model.fit(X, X).rank(X, k=3).ids.shape
+    (6, 3)
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "encoder": instance(Encoder),
+        "trainer": instance(Trainer) | one_of(None),
+        "surrogate_learning_rate": number(0),
+        "clusters": integer(1),
+        "shortlist": integer(1),
+        "beta": number(0, 1),
+        "dropout": number(0, 1),
+        "validation": number(0, 0.5),
+        "seed": integer(0),
+    }
+
+    centroids_: np.ndarray
+    block_: dict[str, np.ndarray]
+    weights_: np.ndarray
+    bias_: np.ndarray
+    label_counts_: np.ndarray
+
+    _ranker: _Ranker | None = None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        trainer: Trainer | None = None,
+        *,
+        surrogate_learning_rate: float = 0.02,
+        clusters: int = 65_536,
+        shortlist: int = 500,
+        beta: float = 0.5,
+        dropout: float = 0.5,
+        validation: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.trainer = trainer
+        self.surrogate_learning_rate = surrogate_learning_rate
+        self.clusters = clusters
+        self.shortlist = shortlist
+        self.beta = beta
+        self.dropout = dropout
+        self.validation = validation
+        self.seed = seed
+
+    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Train stage after stage."""
+        Y = begin(self, X, Y, labels)
+        self.check_rows(X)
+        if not self.reads_texts:
+            X = csr_matrix(X, dtype=np.float32)
+        self._module = self._ranker = None
+        steps = self.steps(X, Y)
+        Y = Y.copy()
+        np.minimum(Y.data, 1, out=Y.data)
+        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1])
+        module = self._surrogate(X, Y, steps)
+        self.encoder_ = clone(self.encoder).keep(module)
+        vectors = normalised_rows(encoded(module, X, self.training))
+        self.centroids_ = label_vectors(vectors, Y, "pifa-paper").toarray().astype(np.float16)
+        model = self._extreme(module, X, Y, self._nearest(vectors), steps)
+        self.block_ = {k: v.cpu().numpy().copy() for k, v in model.block.state_dict().items()}
+        self.weights_ = model.head.weights.weight.detach().cpu().numpy().astype(np.float16)
+        assert model.head.bias is not None
+        self.bias_ = model.head.bias.weight.detach()[:, 0].cpu().numpy().copy()
+        return self
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels of the shortlist; places beyond it go to the most frequent others."""
+        self.check_fitted()
+        self.check_rows(X)
+        check_width(self, X, self.module().table.num_embeddings)
+        k = clamped(k, len(self.labels_))
+        if self._ranker is None:
+            self._ranker = _Ranker(self)
+        ids, scores = self._ranker.rank(encoded(self.module(), X, self.training), k)
+        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+
+    def _surrogate(self, X: Any, Y: csr_matrix, steps: Steps) -> EncoderModule:
+        """Stage I: the encoder, trained on clusters of labels."""
+        rate = self.surrogate_learning_rate
+        trainer = clone(self.training).set_params(learning_rate=rate, head_learning_rate=rate)
+        targets = self._clustered(X, Y)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            module = self.encoder.begin(X, self.seed, trainer, steps)
+        head = DenseHead(
+            module.width,
+            targets.shape[1],
+            BCE(),
+            optimiser="adam",
+            bias=True,
+            seed=self.seed,
+            device=trainer.torch_device,
+        )
+        # at first every cluster is as likely as it is frequent
+        share = (np.bincount(targets.indices, minlength=head.labels) + 0.5) / (Y.shape[0] + 1)
+        assert head.bias is not None
+        head.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        trainer.fit(FullModel(module, head), X, targets, steps=steps, name="surrogate")
+        return module
+
+    def _clustered(self, X: Any, Y: csr_matrix) -> csr_matrix:
+        """The clusters of labels that each row has."""
+        if Y.shape[1] <= self.clusters:
+            return Y
+        most = 1 << (self.clusters.bit_length() - 1)  # the tree's are a power of two
+        size = max(2, -(-Y.shape[1] // most))
+        vectors = label_vectors(words_of(X), Y, "pifa")
+        tree = LabelTree.balanced(vectors, arity=2, max_leaf=size, seed=self.seed)
+        targets = tree.targets(Y, max(0, tree.depth - 2))
+        np.minimum(targets.data, 1, out=targets.data)
+        return targets
+
+    def _nearest(self, vectors: np.ndarray) -> np.ndarray:
+        """Stage II: the nearest labels of each row, int32, -1 where there are none."""
+        device = self.training.torch_device
+        centroids = torch.from_numpy(self.centroids_.astype(np.float32)).to(device)
+        found = np.empty((len(vectors), min(self.shortlist, len(centroids))), np.int32)
+        with progress("finding the nearest labels", len(vectors)) as bar:
+            for start in range(0, len(vectors), _ROWS):
+                part = torch.from_numpy(vectors[start : start + _ROWS]).to(device)
+                _, ids = nearest(part, centroids, found.shape[1])
+                found[start : start + _ROWS] = ids.cpu().numpy()
+                bar.advance(len(part))
+        found[self.label_counts_[found] == 0] = -1
+        return found
+
+    def _extreme(
+        self, module: EncoderModule, X: Any, Y: csr_matrix, shortlists: np.ndarray, steps: Steps
+    ) -> ShortlistModel:
+        """Stage III: the residual block and the classifiers, trained on shortlists."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            block = ResidualBlock(module.width, self.dropout, "sum")
+        head = ShortlistHead(
+            module.width,
+            Y.shape[1],
+            BCE(reduction="mean"),
+            sparse=Y.shape[1] > _SPARSE,
+            seed=self.seed,
+        )
+        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
+        model = ShortlistModel(module, block, head, shortlists[rows])
+        evaluate = None
+        if len(judged):
+            vectors = torch.from_numpy(encoded(module, X[judged], self.training))
+            vectors = vectors.to(self.training.torch_device)
+            near = torch.from_numpy(shortlists[judged].astype(np.int64)).to(vectors.device)
+
+            @torch.no_grad()
+            def evaluate() -> float:
+                ids = head.top_k(block(vectors), 1, near)[1]
+                return precision_at(ids.cpu().numpy(), Y[judged])
+
+        self.training.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps, name="extreme")
+        return model
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the encoder, the centroids and the classifiers back; they must fit."""
+        super().restore(learned)
+        self._ranker = None
+        name = type(self).__name__
+        if not isinstance(getattr(self, "labels_", None), LabelSet):
+            raise ValueError(f"labels_ of {name} must be a label set")
+        with torch.device("meta"):
+            width = self.encoder_.rebuild(self.encoder_.about_).width
+            block = ResidualBlock(width, 0.0, "sum").state_dict()
+        labels = len(self.labels_)
+        for part, kind, shape in (
+            ("centroids_", np.float16, (labels, width)),
+            ("weights_", np.float16, (labels, width)),
+            ("bias_", np.float32, (labels,)),
+            ("label_counts_", np.int64, (labels,)),
+        ):
+            check_array(name, part, getattr(self, part, None), kind, shape)
+        found = getattr(self, "block_", None)
+        if not isinstance(found, dict) or found.keys() != block.keys():
+            raise ValueError(f"block_ of {name} must be the arrays of a residual block")
+        for part, value in block.items():
+            check_array(name, f"block_[{part!r}]", found[part], np.float32, tuple(value.shape))
+
+
+class ShortlistModel(nn.Module):
+    """A frozen encoder, a residual block over it, and a head of shortlisted labels."""
+
+    def __init__(
+        self,
+        encoder: EncoderModule,
+        block: ResidualBlock,
+        head: ShortlistHead,
+        shortlists: np.ndarray,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder.requires_grad_(False)
+        self.block, self.head = block, head
+        self._shortlists = shortlists
+
+    def forward(self, batch: Batch) -> Tensor:
+        near = torch.from_numpy(self._shortlists[batch.rows].astype(np.int64))
+        near = near.to(batch.targets.device)
+        # true labels are all there, and once
+        near = near.masked_fill(batch.targets.of(near) > 0, -1)
+        true, _, there = batch.targets.padded()
+        shortlist = torch.cat([near, true.masked_fill(~there, -1)], 1)
+        made: Tensor = self.head(self.block(self.encoder(batch.inputs)), batch.targets, shortlist)
+        return made
+
+
+class _Ranker:
+    """What answers: centroids, block and classifiers on the device."""
+
+    def __init__(self, learned: StagedClassifier) -> None:
+        device = learned.device()
+        self.shortlist, self.beta = learned.shortlist, learned.beta
+        self.centroids, self.weights, self.bias, self.seen = (
+            torch.from_numpy(np.array(array, kind)).to(device)
+            for array, kind in (
+                (learned.centroids_, np.float32),
+                (learned.weights_, np.float16),
+                (learned.bias_, np.float32),
+                (learned.label_counts_ > 0, bool),
+            )
+        )
+        block = ResidualBlock(self.weights.shape[1], 0.0, "sum")
+        state = {k: torch.from_numpy(np.array(v)) for k, v in learned.block_.items()}
+        block.load_state_dict(state)
+        self.block = block.to(device).eval()
+
+    @torch.inference_mode()
+    def rank(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best labels of each row, and their scores; the number of labels and minus infinity
+        where shortlists end."""
+        labels = len(self.weights)
+        ids = np.full((len(vectors), k), labels, np.int32)
+        scores = np.full((len(vectors), k), -np.inf, np.float32)
+        for start in range(0, len(vectors), _ROWS):
+            part = slice(start, start + _ROWS)
+            given = torch.from_numpy(vectors[part]).to(self.weights.device)
+            unit = nn.functional.normalize(given)
+            cosines, near = nearest(unit, self.centroids, self.shortlist)
+            made = self.block(given)[:, None] @ self.weights[near].float().transpose(1, 2)
+            sure = torch.sigmoid(made[:, 0] + self.bias[near])
+            both = self.beta * sure + (1 - self.beta) * torch.sigmoid(cosines)
+            found, at = best(both.masked_fill(~self.seen[near], -torch.inf), near, k)
+            at = at.masked_fill(found == -torch.inf, labels)
+            ids[part, : at.shape[1]] = at.cpu().numpy()
+            scores[part, : at.shape[1]] = found.cpu().numpy()
+        return ids, scores
+
+
+def nearest(vectors: Tensor, centroids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Cosines and numbers of the k nearest centroids, those of zeros last: an exact search.
+
+    Examples
+    --------
+    >>> nearest(torch.eye(2), torch.tensor([[0.0, 1.0], [0.6, 0.8]]), 1)
+    (tensor([[0.6000],
+            [1.0000]]), tensor([[1],
+            [0]]))
+    """
+
+    def chunks() -> Iterator[tuple[Tensor, int]]:
+        size = max(1, _SCORES // max(1, len(vectors)))
+        for first in range(0, len(centroids), size):
+            part = centroids[first : first + size]
+            empty = (part == 0).all(1)
+            yield (vectors @ part.T).masked_fill(empty, -2.0), first
+
+    return best_of_chunks(chunks(), k)
