@@ -318,9 +318,9 @@ def test_attentionxml_may_have_several_trees(corpus):
         max_length=16,
         trees=2,
         clustered_above=4,
+        max_leaf=2,
         epochs=1,
         device="cpu",
-        classifier__model__max_leaf=2,
         classifier__model__arity=2,
     ).fit(corpus)
     assert isinstance(made.classifier, Ensemble)

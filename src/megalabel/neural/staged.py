@@ -224,6 +224,13 @@ class StagedClassifier(NeuralClassifier):
             sparse=Y.shape[1] > _SPARSE,
             seed=self.seed,
         )
+        # at first every label is as likely as it is frequent where it is looked at
+        looked = np.bincount(shortlists[shortlists >= 0], minlength=Y.shape[1])
+        counts = self.label_counts_
+        share = np.minimum((counts + 0.5) / (np.maximum(looked, counts) + 1), 0.5)
+        assert head.bias is not None
+        with torch.no_grad():
+            head.bias.weight.copy_(torch.from_numpy(np.log(share / (1 - share)))[:, None])
         rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
         model = ShortlistModel(module, block, head, shortlists[rows])
         evaluate = None

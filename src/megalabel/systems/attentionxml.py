@@ -24,9 +24,10 @@ def attentionxml(
     hidden: Sequence[int] = (256,),
     clustered_above: int = 100_000,
     levels: int = 3,
+    max_leaf: int = 8,
     beam: int = 160,
-    epochs: float | None = 30,
-    batch: int | None = 40,
+    epochs: float | None = None,
+    batch: int | None = None,
     learning_rate: float = 1e-3,
     head_learning_rate: float = 1e-3,
     trees: int = 1,
@@ -36,7 +37,8 @@ def attentionxml(
 ) -> Tagger:
     """`encoder` is one that reads tokens; None: word vectors and an LSTM of `size` states each way.
 
-    Of more labels than `clustered_above` a tree with so many `levels` of clusters is made.
+    Of more labels than `clustered_above` a tree with so many `levels` of clusters is made,
+    the last ones with up to `max_leaf` labels.
     `epochs` are those of each level.
     """
     room = neural()
@@ -62,6 +64,7 @@ def attentionxml(
         hidden=hidden,
         clustered_above=clustered_above,
         levels=levels,
+        max_leaf=max_leaf,
         beam=beam,
         seed=seed,
     )
