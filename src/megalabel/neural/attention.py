@@ -22,8 +22,9 @@ from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
 from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.heads.base import best
 from megalabel.neural.losses import BCE
-from megalabel.neural.shortlists import best, children, filled
+from megalabel.neural.shortlists import children, filled
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
 
@@ -225,11 +226,10 @@ class AttentionClassifier(NeuralClassifier):
         whole = LabelTree.balanced(
             vectors, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed
         )
-        kept = whole.levels_[-self.levels :]
+        levels = whole.levels_[-self.levels :]
+        if len(levels) < whole.depth:  # the first of them hang on the root
+            levels = [np.array([0, len(levels[0]) - 1]), *levels]
         tree = LabelTree()
-        levels = [np.array([0, len(kept[0]) - 1]), *kept]
-        if len(kept) == whole.depth:
-            levels = kept
         tree.restore({"levels_": levels, "label_of_leaf_": whole.label_of_leaf_})
         return tree
 
@@ -247,22 +247,26 @@ class AttentionClassifier(NeuralClassifier):
         probabilities times those of the parents. Nodes that are not `seen` have none."""
         device = next(model.parameters()).device
         order = np.argsort(lengths_of(X), kind="stable")
+        allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []
         with progress("scoring", len(order)) as bar, self.training.arithmetic():
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE]
                 inputs = rows_on(X, rows, device)
                 if parents is None:
-                    numbers = np.broadcast_to(np.arange(level.size), (len(rows), level.size))
-                    above: Any = 1.0
-                    scores = model.scores(inputs)
+                    sure = torch.sigmoid(model.scores(inputs).float())
+                    numbers = torch.arange(level.size, device=device).expand_as(sure)
                 else:
-                    numbers, above = level.candidates(parents[rows])
-                    scores = model.scores(inputs, torch.from_numpy(numbers).to(device))
-                if seen is not None:
-                    numbers = np.where(seen[numbers], numbers, -1)
-                sure = torch.sigmoid(scores.float()).cpu().numpy() * above
-                parts.append(best(sure, numbers, k, level.size))
+                    numbers, above = (
+                        torch.from_numpy(array).to(device)
+                        for array in level.candidates(parents[rows])
+                    )
+                    sure = torch.sigmoid(model.scores(inputs, numbers).float()) * above
+                there = numbers >= 0
+                if allowed is not None:
+                    there = there & allowed[numbers]
+                found, at = best(sure.masked_fill(~there, -torch.inf), numbers, k)
+                parts.append(_sparse(found.cpu().numpy(), at.cpu().numpy(), level.size))
                 bar.advance(len(rows))
         if not parts:
             return csr_matrix((0, level.size), dtype=np.float32)
@@ -345,8 +349,6 @@ class _Level:
         above[numbers >= 0] = np.repeat(parents.data, np.diff(self._starts)[parents.indices])
         if self._labels is not None:
             numbers = np.where(numbers >= 0, self._labels[numbers], -1)
-            order = np.argsort(numbers, axis=1, kind="stable")
-            numbers, above = (np.take_along_axis(a, order, 1) for a in (numbers, above))
         return numbers.astype(np.int64, copy=False), above
 
 
@@ -436,6 +438,15 @@ class LabelAttention(nn.Module):
         weights = matches.masked_fill(~mask[:, None], -torch.inf).softmax(2)
         made: Tensor = self.shared(weights.to(states.dtype) @ states)[..., 0]
         return made
+
+
+def _sparse(scores: np.ndarray, numbers: np.ndarray, size: int) -> csr_matrix:
+    """Scores of some nodes of each row, those of minus infinity left out, as a matrix."""
+    there = scores > -np.inf
+    indptr = np.append(0, np.cumsum(there.sum(1)))
+    made = csr_matrix((scores[there], numbers[there], indptr), (len(scores), size))
+    made.sort_indices()
+    return made
 
 
 def _type(name: str) -> np.dtype[Any]:

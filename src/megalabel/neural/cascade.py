@@ -67,11 +67,12 @@ class CascadeClassifier(NeuralClassifier):
         not clustered at all. For `resolutions=None`.
     cluster_size : int
         About how many labels a cluster of the last level of clusters has; likewise.
-    layers : list, optional
+    layers : list, "vector" or None
         The layer that each level sees, or a list of layers, whose vectors it sees side by side;
         -1 is the last, and of a list those are left out that the encoder does not have. One for
-        each level, or one for all. None: the last levels see the last layers, a sixth of all
-        layers apart, and the first of several levels sees two.
+        each level, or one for all. "vector": all see the encoder's own vector. None: the last
+        levels see the last layers, a sixth of all layers apart, and the first of several levels
+        sees two.
     projection : "layer", int or None
         Vectors of several layers are projected to the width of one ("layer"), or those of the last
         of several levels to so many numbers, or none are.
@@ -266,12 +267,11 @@ class CascadeClassifier(NeuralClassifier):
                 )
             return list(given) * (levels if len(given) == 1 else 1)
 
-        own = self.layers == "vector"
         layers = _spread(levels, depth) if self.layers is None else [[]] * levels
-        if self.layers is not None and not own:
+        if self.layers not in (None, "vector"):
             layers = [[x] if isinstance(x, int) else list(x) for x in each("layers", self.layers)]
         layers = [[x % (depth + 1) for x in several if -depth <= x <= depth] for several in layers]
-        if not (own or all(layers)):
+        if self.layers != "vector" and not all(layers):
             raise ParameterError(f"layers must be some of -{depth} to {depth}, not {self.layers}")
         last = 0.4 if levels <= 3 else 0.5
         dropouts = [round(last - 0.1 * above, 2) for above in reversed(range(levels))]

@@ -88,7 +88,7 @@ class Cascade(nn.Module):
     def vectors(self, inputs: Any) -> Tensor:
         """What all levels see of each text, side by side: (rows, width)."""
         seen = self._seen(inputs)
-        if self.training and self.batches < self.detached:
+        if self.detached and self.training and self.batches < self.detached:
             seen[-1] = seen[-1].detach()
         return torch.cat([level.narrowed(x) for level, x in zip(self.heads, seen, strict=True)], 1)
 
@@ -108,7 +108,8 @@ class Cascade(nn.Module):
         for level in self.walk(vectors, batch.targets):
             assert level.truth is not None
             losses.append(self.loss(level.scores, level.truth, mask=level.mask).mean())
-        self.batches += 1
+        if self.training:
+            self.batches += 1
         return torch.stack(losses).sum()
 
     @torch.no_grad()
