@@ -102,6 +102,7 @@ SMALL = {
     "inceptionxml": {
         "max_length": 8,
         "width": 16,
+        "head_learning_rate": 1.0,  # labels that score alike would be ranked by rounding
         "classifier__encoder__token_width": 16,
         "classifier__encoder__filters": 4,
     },

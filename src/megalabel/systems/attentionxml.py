@@ -37,9 +37,8 @@ def attentionxml(
 ) -> Tagger:
     """`encoder` is one that reads tokens; None: word vectors and an LSTM of `size` states each way.
 
-    Of more labels than `clustered_above` a tree with so many `levels` of clusters is made,
-    the last ones with up to `max_leaf` labels.
-    `epochs` are those of each level.
+    Of more labels than `clustered_above` a tree with so many `levels` of clusters is made, the
+    last ones with up to `max_leaf` labels; `epochs` are those of each level.
     """
     room = neural()
     if encoder is None:
