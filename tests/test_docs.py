@@ -22,6 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+KERNELS = ["--ignore=src/megalabel/neural/kernels", "--ignore=src/megalabel/neural/heads/fused.py"]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -83,6 +84,7 @@ def test_docstring_examples_run():
             "no:cacheprovider",
             "src/megalabel",
             *(["--ignore=src/megalabel/neural"] if absent else []),
+            *([] if importlib.util.find_spec("triton") else KERNELS),
         ],
         cwd=ROOT,
         capture_output=True,
