@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,15 +48,15 @@ def plan(
     if as_json:
         output.show_json(foreseen.to_dict())
         return
-    output.show_facts(
-        f"{system} on {folder}",
-        {
-            "peak memory": output.size(foreseen.memory),
-            "model on disk": "unknown" if foreseen.disk is None else output.size(foreseen.disk),
-            "time": ("unknown" if foreseen.seconds is None else output.duration(foreseen.seconds)),
-            "memory there is": output.size(foreseen.available),
-            "fits": foreseen.fits,
-        },
-    )
+    facts: dict[str, Any] = {
+        "peak memory": output.size(foreseen.memory),
+        "model on disk": "unknown" if foreseen.disk is None else output.size(foreseen.disk),
+        "time": ("unknown" if foreseen.seconds is None else output.duration(foreseen.seconds)),
+        "memory there is": output.size(foreseen.available),
+    }
+    if foreseen.gpu_memory is not None and foreseen.gpu_available is not None:
+        facts["peak memory of the GPU"] = output.size(foreseen.gpu_memory)
+        facts["memory the GPU has"] = output.size(foreseen.gpu_available)
+    output.show_facts(f"{system} on {folder}", facts | {"fits": foreseen.fits})
     if not foreseen.fits:
         raise typer.Exit(5)
