@@ -17,6 +17,7 @@ import torch
 from torch import distributed
 torch.set_num_threads(1)
 from scipy.sparse import csr_matrix
+from megalabel import checkpoints
 from megalabel.neural import FullClassifier, PretrainedEncoder, Tokenizer, Trainer
 model, out, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if ranks > 1:
@@ -28,7 +29,11 @@ X = Tokenizer(model, max_length=8).fit_transform(texts)
 Y = csr_matrix((random.random((21, 5)) < 0.4).astype(np.float32))
 trainer = Trainer(epochs=3, batch=8, learning_rate=1e-3, head_learning_rate=0.5, device="cpu")
 classifier = FullClassifier(PretrainedEncoder(model), trainer, dropout=0.0)
-classifier.fit(X, Y)
+with checkpoints.kept_in(out + "-steps"):
+    classifier.fit(X, Y)
+    if ranks > 1:  # all of it is taken up, each process its own labels
+        again = FullClassifier(PretrainedEncoder(model), trainer, dropout=0.0).fit(X, Y)
+        assert np.array_equal(again.weights_, classifier.weights_)
 if ranks == 1 or distributed.get_rank() == 0:
     weights = {k: v for k, v in classifier.encoder_.weights_.items()}
     np.savez(out, head=classifier.weights_, bias=classifier.bias_, **weights)

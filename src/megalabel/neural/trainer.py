@@ -249,7 +249,9 @@ class _Run:
         self.heads = [m for m in model.modules() if isinstance(m, Head)]
         self.optimisers = _optimisers(model, trainer)
         self.averages = Averages(model, trainer.average, trainer.average_decay)
-        self.file = None if steps is None else steps.file(f"{name}.safetensors")
+        # each process keeps its own state: it may hold labels that the others do not
+        rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
+        self.file = None if steps is None else steps.file(f"{name}{rank}.safetensors")
         self.step = 0
         self.best: tuple[float, dict[str, Tensor]] | None = None
         self.stale = 0
@@ -283,9 +285,7 @@ class _Run:
                     summed, counted = torch.zeros((), device=self.device), 0
                     self.history.append(record)
                     journal.write(record)
-                if self.file is not None and (
-                    time.monotonic() - kept >= trainer.checkpoint_seconds or self.step == self.total
-                ):
+                if self.file is not None and self._due(time.monotonic() - kept, ended):
                     self._keep()
                     kept = time.monotonic()
         if self.best is not None:
@@ -358,10 +358,14 @@ class _Run:
         patience = self.trainer.patience
         return patience is not None and self.stale >= patience
 
+    def _due(self, seconds: float, ended: bool) -> bool:
+        """Whether to keep a checkpoint now; processes do it together, after epochs."""
+        if distributed.is_initialized():
+            return ended
+        return seconds >= self.trainer.checkpoint_seconds or self.step == self.total
+
     def _keep(self) -> None:
         assert self.file is not None
-        if distributed.is_initialized() and distributed.get_rank():
-            return
         about = {"step": self.step, "stale": self.stale, "history": self.history}
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"average.{k}": v for k, v in self.averages.state().items()}
@@ -375,7 +379,8 @@ class _Run:
         save_snapshot(self.file, tensors, about)
 
     def _resume(self) -> None:
-        if self.file is None or (found := load_snapshot(self.file, self.device)) is None:
+        found = None if self.file is None else load_snapshot(self.file, self.device)
+        if not _same_everywhere(-1 if found is None else found[1]["step"]) or found is None:
             return
         tensors, about = found
 
@@ -451,6 +456,15 @@ def _own_share(rows: np.ndarray, heads: list[Head]) -> tuple[np.ndarray, float]:
     if any(isinstance(head, ShardedHead) for head in heads):
         return own, 1.0
     return own, len(own) * world / len(rows)
+
+
+def _same_everywhere(step: int) -> bool:
+    """Whether all processes have come equally far: they may have been killed between two files."""
+    if not distributed.is_initialized():
+        return True
+    steps: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(steps, step)
+    return len(set(steps)) == 1
 
 
 def _average_gradients(model: nn.Module) -> None:
