@@ -1,13 +1,14 @@
 """One training step of a dense head over all labels, beside its bare products and its peers.
 
-    python benchmarks/head.py --device cuda [--rows 512] [--width 768] [--out FILE]
+    python benchmarks/head.py --device cuda [--rows 512] [--width 768] [--tune] [--out FILE]
     python benchmarks/head.py --device cpu          # tiny shapes, to see that it runs
 
-Checks a step against float64, measures the three bare matrix products, then the head's variants and
-chunk sizes, larger numbers of labels, and what else one would use: a plain torch head with binary
-cross entropy and SGD, torch.compile of it, a chunked linear cross entropy, and Liger's where it is
-installed. Times are medians of device events (host clock on a CPU); peaks are what torch allocated,
-weights included. Prints one markdown table.
+Checks a step against float64, measures it in turn with the three bare matrix products (a GPU that
+has worked for a while is slower, so both must be equally warm), then its options, larger numbers of
+labels, and what else one would use: a plain torch head with binary cross entropy and SGD,
+torch.compile of it, a chunked linear cross entropy, and Liger's where it is installed; with --tune
+also tiles and chunk sizes. Times are medians of device events (host clock on a CPU); peaks are what
+torch allocated, weights included. Prints one markdown table.
 """
 
 from __future__ import annotations
@@ -141,25 +142,40 @@ class Bench:
         targets = self.targets(labels)
         return lambda: head.learn(x, targets)
 
-    def products(self, labels: int) -> float:
+    def products(self, labels: int) -> dict[str, Callable[[], object]]:
         """The three bare products in bfloat16: the floor."""
         x = self.features().bfloat16()
         weights = torch.randn((labels, self.width), generator=self.source, device=self.device)
         weights = weights.bfloat16()
-        scores = x @ weights.T
-        parts = {
+        scores, by_weights = x @ weights.T, torch.empty_like(weights)
+        return {
             "bare product: scores": lambda: torch.mm(x, weights.T, out=scores),
             "bare product: features' gradient": lambda: scores @ weights,
-            "bare product: weights' gradient": lambda: scores.T @ x,
+            "bare product: weights' gradient": lambda: torch.mm(scores.T, x, out=by_weights),
         }
-        lines = [self.measure(name, labels, lambda run=run: run) for name, run in parts.items()]
-        total = sum(line.milliseconds or 0.0 for line in lines)
-        self.table.append(Row("the three bare products", labels, total))
-        return total
+
+    def against_floor(self, labels: int, rounds: int = 5) -> None:
+        """The bare products and a step in turn, round by round: the GPU slows down as it warms."""
+        parts = self.products(labels)
+        parts["megalabel"] = self.step(labels)
+        taken = [{name: self.time(run)[0] for name, run in parts.items()} for _ in range(rounds)]
+        for line in taken:
+            print("  round:", {name: round(value, 3) for name, value in line.items()}, flush=True)
+        sums = [sum(line.values()) - line["megalabel"] for line in taken]
+        for name in list(parts)[:-1]:
+            self.table.append(Row(name, labels, statistics.median(line[name] for line in taken)))
+        spread = f"{min(sums):.2f} to {max(sums):.2f}"
+        self.table.append(Row("the three", labels, statistics.median(sums), note=spread))
+        steps = [line["megalabel"] for line in taken]
+        ratios = [step / floor for step, floor in zip(steps, sums, strict=True)]
+        note = (
+            f"{min(steps):.2f} to {max(steps):.2f}; {statistics.median(ratios):.2f} times the "
+            f"products ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+        self.table.append(Row("megalabel", labels, statistics.median(steps), note=note))
 
     def kernels(self, labels: int, chunk: int) -> None:
         """Each kernel by itself over one chunk, in TFLOP/s: which tile is best."""
-        from megalabel.neural.kernels.features import accumulate_features, splits_for
         from megalabel.neural.kernels.forms import LOGISTIC
         from megalabel.neural.kernels.scores import score_gradients
         from megalabel.neural.kernels.tuning import Tile
@@ -180,14 +196,9 @@ class Bench:
             Tile(64, 256, 64, 4, 3),
         ]
         for tile in tiles:
-            splits = splits_for(self.device, self.rows, self.width, tile)
-            sums = torch.zeros((splits, self.rows, self.width), device=self.device)
             runs: dict[str, Callable[[], object]] = {
                 "scores": lambda tile=tile: score_gradients(
                     x, weights, gradient, form=LOGISTIC.value, tile=tile, descriptors=True
-                ),
-                "features": lambda tile=tile, sums=sums: accumulate_features(
-                    gradient, weights, sums, tile=tile, descriptors=True
                 ),
                 "update": lambda tile=tile: update_weights(
                     gradient,
@@ -319,52 +330,34 @@ def linear_cross_entropy(x: Tensor, weights: Tensor, label: Tensor, rate: float)
     return value / len(x)
 
 
-def run(bench: Bench, labels: int, more: list[int], chunks: list[int], compiled: bool) -> None:
+def tune(bench: Bench, labels: int) -> None:
+    """Tiles of each kernel, and labels at a time."""
+    from megalabel.neural.kernels.tuning import Tuning
+
+    bench.kernels(labels, CHUNKS[-1])
+    for chunk in CHUNKS:
+        tuning = replace(Tuning(), chunk=chunk)
+        bench.measure(f"chunk {chunk:,}", labels, lambda tuning=tuning: bench.step(labels, tuning))
+
+
+def run(bench: Bench, labels: int, more: list[int], compiled: bool) -> None:
     """All measurements, the most telling first."""
     print("check:", bench.check(), flush=True)
-    floor = bench.products(labels)
-    if bench.cuda:
-        from megalabel.neural.kernels.tuning import Tile, Tuning
-
-        bench.kernels(labels, chunks[-1])
-        paired = Tile(128, 128, 64, warps=4, stages=3, resident=2)
-        wide = Tile(128, 256, 64, warps=8, stages=4, resident=1)
-        base = Tuning()
-        variants = {
-            "default tiles": base,
-            "resident 128x128 tiles": replace(base, scores_tile=paired, update_tile=paired),
-            "resident 128x256 tiles": replace(base, scores_tile=wide, update_tile=wide),
-            "scores by the library": replace(base, scores="library"),
-            "default tiles, graph": replace(base, graph=True),
-            "resident 128x256 tiles, graph": replace(
-                base, scores_tile=wide, update_tile=wide, graph=True
-            ),
-            "scores by the library, graph": replace(base, scores="library", graph=True),
-        }
-        for chunk in chunks:
-            for name, tuning in variants.items():
-                if chunk < 60_000 and not tuning.graph:
-                    continue  # bound by the time to launch
-                bench.measure(
-                    f"{name}, chunk {chunk:,}",
-                    labels,
-                    lambda tuning=tuning, chunk=chunk: bench.step(
-                        labels, replace(tuning, chunk=chunk)
-                    ),
-                )
-    default = bench.measure("megalabel, default", labels, lambda: bench.step(labels))
-    bench.measure(
-        "megalabel, loss in every step", labels, lambda: bench.step(labels, value_every=1)
-    )
-    bench.measure("megalabel, momentum", labels, lambda: bench.step(labels, momentum=0.9))
-    bench.measure(
-        "megalabel, all labels compensated", labels, lambda: bench.step(labels, compensate=1.0)
-    )
+    bench.against_floor(labels)
+    options: dict[str, dict[str, object]] = {
+        "default": {},
+        "loss in every step": {"value_every": 1},
+        "momentum": {"momentum": 0.9},
+        "all labels compensated": {"compensate": 1.0},
+        "Adam": {"optimiser": "adam"},
+    }
+    for name, chosen in options.items():
+        bench.measure(
+            f"megalabel, {name}", labels, lambda chosen=chosen: bench.step(labels, **chosen)
+        )
     bench.peers(labels, compiled)
     for count in more:
         bench.measure("megalabel, default", count, lambda count=count: bench.step(count))
-    if default.milliseconds and floor:
-        default.note = f"{default.milliseconds / floor:.2f}x the three bare products"
 
 
 def table(bench: Bench) -> str:
@@ -395,15 +388,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--width", type=int)
     parser.add_argument("--out", type=Path, help="write the table to this file too")
+    parser.add_argument("--tune", action="store_true", help="tiles and chunk sizes too")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args()
     if given.device.startswith("cuda"):
         bench = Bench(given.device, given.rows or 512, given.width or 768, repeats=20)
-        run(bench, 670_080, [2_812_281, 8_623_847], CHUNKS, not given.no_compile)
+        run(bench, 670_080, [2_812_281, 8_623_847], not given.no_compile)
+        if given.tune:
+            tune(bench, 670_080)
     else:
         torch.set_num_threads(1)
         bench = Bench(given.device, given.rows or 8, given.width or 16, repeats=3)
-        run(bench, 1000, [2000], [256], not given.no_compile)
+        run(bench, 1000, [2000], not given.no_compile)
     text = table(bench)
     print("\n" + text)
     if given.out is not None:

@@ -131,6 +131,34 @@ def test_rounding():
     torch.testing.assert_close(same, exact, equal_nan=True, rtol=0, atol=0)
 
 
+def test_random_bits_of_columns_are_independent():
+    halves = random_halves(5, 1, 0, torch.arange(20_000), 320).double() / 2**16
+    columns = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        64,
+        128,
+        192,
+        256,
+        319,
+    ]  # of one word, of one call, of others
+    table = torch.corrcoef(halves[:, columns].T) - torch.eye(len(columns))
+    assert table.abs().max() < 5 / 20_000**0.5
+    # neither do two columns round up together more often than chance has it, near either end
+    for low in (0.05, 0.5, 0.95):
+        up = (halves[:, columns] < low).double()
+        together = up.T @ up / len(up)
+        together.fill_diagonal_(low**2)
+        assert (together - low**2).abs().max() < 5 * low * ((1 - low**2) / len(up)) ** 0.5
+
+
 def test_random_bits_are_never_used_twice():
     labels = torch.arange(64)
     drawn = [random_halves(s, t, u, labels, 24) for s in (0, 1) for t in (0, 1) for u in (0, 1)]

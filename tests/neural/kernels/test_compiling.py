@@ -15,7 +15,7 @@ SCRIPT = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from megalabel.neural.kernels import features, scores, update
+from megalabel.neural.kernels import scores, squares, update
 from megalabel.neural.kernels.tuning import Tuning
 
 def compiled(kernel, tile, types, fixed):
@@ -38,21 +38,21 @@ def compiled(kernel, tile, types, fixed):
 def matrix(a, b):
     return f"tensordesc<bf16[{a},{b}]>"
 
-counts = dict.fromkeys(("rows", "labels", "stride", "first", "seed", "per_split"), "i32")
+counts = dict.fromkeys(("rows", "labels", "stride", "first", "seed"), "i32")
 tuning = Tuning()
 t = tuning.scores_tile
 compiled(scores._scores, t,
     dict(counts, features=matrix(t.m, t.k), weights=matrix(t.n, t.k), out="*bf16", gamma="fp32"),
     dict(bias=None, scale=None, shift=None, partial=None, FORM=0, BIAS=False, SCALE=False,
          VALUE=False))
-t = tuning.features_tile
-compiled(features._accumulate, t,
-    dict(counts, gradient=matrix(t.m, t.k), weights=matrix(t.k, t.n), sums="*fp32"), {})
 t = tuning.update_tile
 compiled(update._update, t,
     dict(counts, gradient=matrix(t.k, t.m), features=matrix(t.k, t.n), weights="*bf16",
          settings="*fp32", counter="*i64"),
-    dict(velocity=None, slots=None, residual=None, VELOCITY=False, COMPENSATE=False))
+    dict(velocity=None, pace=None, slots=None, residual=None, VELOCITY=False, PACE=False,
+         COMPENSATE=False))
+compiled(squares._squares, t,
+    dict(counts, gradient=matrix(t.k, t.m), features=matrix(t.k, t.n), sums="*fp32"), {})
 print("compiled")
 """
 

@@ -6,23 +6,20 @@ positives' gradients are found exactly beforehand and put in their places.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from megalabel.neural.heads.base import HeadLoss
-from megalabel.neural.heads.optimisers import Sgd
 from megalabel.neural.heads.plain import column_share, row_targets
-from megalabel.neural.kernels.features import accumulate_features, splits_for
 from megalabel.neural.kernels.forms import FOCAL, LOGISTIC, NORMALISER, SOFTMAX, SQUARED_HINGE
-from megalabel.neural.kernels.negatives import gradients_in_place
 from megalabel.neural.kernels.operands import describable, processors
 from megalabel.neural.kernels.positives import pair_scores, patch
 from megalabel.neural.kernels.scores import score_gradients
+from megalabel.neural.kernels.squares import mean_squares
 from megalabel.neural.kernels.tuning import Tuning
 from megalabel.neural.kernels.update import update_weights
 from megalabel.neural.targets import Targets
@@ -92,7 +89,7 @@ def _focal(s: Tensor, gamma: float) -> Tensor:
 
 def step_for(head: DenseHead) -> FusedStep | None:
     """The fused step of a head, or None where only the plain one can do what it asks for."""
-    if head.weights.dtype != torch.bfloat16 or not isinstance(head.optimiser, Sgd):
+    if head.weights.dtype != torch.bfloat16:
         return None
     if head.loss is None or len(head.weights) == 0:
         return None
@@ -112,42 +109,6 @@ class _Inputs:
     settings: Tensor
     shift: Tensor | None
 
-    def padded(self) -> _Inputs:
-        """With so many positives as is a power of two; label -1 is in no chunk."""
-        more = (0, (1 << max(10, (len(self.row) - 1).bit_length())) - len(self.row))
-        row, label, patched = (
-            torch.nn.functional.pad(part, more, value=-1)
-            for part in (self.row, self.label, self.patched)
-        )
-        return replace(self, row=row, label=label, patched=patched)
-
-    def tensors(self) -> list[Tensor]:
-        """All of them, in one order."""
-        given = (getattr(self, field.name) for field in fields(self))
-        return [tensor for tensor in given if tensor is not None]
-
-
-class _Graph:
-    """A CUDA graph of a step over inputs of one shape."""
-
-    def __init__(
-        self, inputs: _Inputs, step: Callable[[_Inputs], tuple[Tensor, Tensor]], pool: Any
-    ) -> None:
-        self._inputs = copy.copy(inputs)
-        for field in fields(inputs):
-            given = getattr(inputs, field.name)
-            setattr(self._inputs, field.name, None if given is None else given.clone())
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
-            self._results = step(self._inputs)
-
-    def __call__(self, inputs: _Inputs) -> tuple[Tensor, Tensor]:
-        for held, given in zip(self._inputs.tensors(), inputs.tensors(), strict=True):
-            held.copy_(given)
-        self._graph.replay()
-        value, sums = self._results
-        return value.clone(), sums.clone()
-
 
 class FusedStep:
     """What `plain_step` does, by kernels."""
@@ -155,8 +116,6 @@ class FusedStep:
     def __init__(self, form: Form, tuning: Tuning) -> None:
         self.form = form
         self.tuning = tuning
-        self._graphs: dict[tuple[int | bool, ...], _Graph | None] = {}
-        self._pool: Any = None
 
     def chunk(self, head: DenseHead, rows: int) -> int:
         """Labels at a time: whole waves of tiles, so that no multiprocessor waits for the last."""
@@ -196,33 +155,13 @@ class FusedStep:
             value = -(entries * logits).sum()
         else:
             patched, value = self._positives(head, scores, label, entries, valued)
-        optimiser = head.optimiser
-        assert isinstance(optimiser, Sgd)
-        rates = (head.learning_rate, 1 / rows, optimiser.weight_decay, optimiser.momentum)
-        inputs = _Inputs(x, row, label, patched, torch.tensor(rates).to(x.device), shift)
-        rest, sums = self._launch(head, inputs, update, valued)
+        share, kept = head.optimiser.rates()
+        rates = (head.learning_rate, share / rows, head.optimiser.weight_decay, kept)
+        # from pinned memory, as a plain copy would wait for the step before
+        settings = torch.tensor(rates, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
+        inputs = _Inputs(x, row, label, patched, settings, shift)
+        rest, sums = self._chunks(head, inputs, update, valued)
         return (value + rest) / rows, sums / rows
-
-    def _launch(
-        self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
-    ) -> tuple[Tensor, Tensor]:
-        """All chunks, kernel by kernel or as the graph that was captured for such a batch."""
-        if not (self.tuning.graph and inputs.x.is_cuda):
-            return self._chunks(head, inputs, update, valued)
-        inputs = inputs.padded()
-        key = (*map(len, (inputs.x, inputs.row)), update, valued, head.weights.data_ptr())
-        if key not in self._graphs:  # kernels compile in a first step; a batch may never come again
-            self._graphs[key] = None
-            return self._chunks(head, inputs, update, valued)
-        graph = self._graphs[key]
-        if graph is None:
-            # one graph runs at a time and its results are copied: all can use the same memory
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            graph = _Graph(
-                inputs, lambda held: self._chunks(head, held, update, valued), self._pool
-            )
-            self._graphs[key] = graph
-        return graph(inputs)
 
     def _chunks(
         self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
@@ -235,15 +174,9 @@ class FusedStep:
         rows, width = x.shape
         buffer, chunks = self._plan(head, rows)
         described = tuning.descriptors and describable(x, weights, buffer)
-        # the library's product adds to one sum, the kernel's splits to one each
-        kernel = tuning.features == "fused"
-        splits = 1
-        if kernel and x.is_cuda:
-            splits = splits_for(x.device, rows, width, tuning.features_tile)
-        sums = torch.zeros((splits, rows, width), dtype=torch.float32, device=x.device)
+        sums = torch.zeros((rows, width), dtype=torch.float32, device=x.device)
         values = []
         optimiser = head.optimiser
-        assert isinstance(optimiser, Sgd)
         for first, last in chunks:
             here = slice(first, last)
             gradient = buffer[:, : last - first]
@@ -251,21 +184,17 @@ class FusedStep:
             if part is not None:
                 values.append(part)
             patch(gradient, inputs.row, inputs.label, inputs.patched, first, last)
-            if kernel:
-                accumulate_features(
-                    gradient,
-                    weights[here],
-                    sums,
-                    tile=tuning.features_tile,
-                    descriptors=described,
-                )
-            else:
-                _library_sum(sums[0], gradient, weights[here])
+            _add_product(sums, gradient, weights[here])
             if not update:
                 continue
             if head.bias is not None:
                 by_bias = gradient.sum(0, dtype=torch.float32)
                 head.bias[here] -= inputs.settings[0] * inputs.settings[1] * by_bias
+
+            def squares(gradient: Tensor = gradient) -> Tensor:
+                labels, tile = gradient.shape[1], tuning.update_tile
+                return mean_squares(gradient, x, labels, tile=tile, descriptors=described) / rows**2
+
             update_weights(
                 gradient,
                 x,
@@ -275,13 +204,14 @@ class FusedStep:
                 seed=head.seed,
                 first=head.first + first,
                 tile=tuning.update_tile,
-                velocity=None if optimiser.velocity is None else optimiser.velocity[here],
+                velocity=None if optimiser.moment is None else optimiser.moment[here],
+                pace=optimiser.pace(squares, first, last, head.step + 1),
                 slots=None if optimiser.slots is None else optimiser.slots[here],
                 residual=optimiser.residual,
                 descriptors=described,
             )
         value = torch.cat(values).sum() if values else torch.zeros((), device=x.device)
-        return value, sums[0] if splits == 1 else sums.sum(0)
+        return value, sums
 
     def _plan(self, head: DenseHead, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
         """A buffer for the gradient by a chunk's scores, and the chunks."""
@@ -321,17 +251,6 @@ class FusedStep:
         bias = None if head.bias is None else head.bias[here]
         scale = None if form.scale is None else form.scale[here]
         valued = valued and form.kind != SOFTMAX.value
-        if self.tuning.scores == "library":
-            torch.mm(x, head.weights[here].T, out=gradient)
-            return gradients_in_place(
-                gradient,
-                form=form.kind,
-                bias=bias,
-                scale=scale,
-                shift=shift,
-                gamma=form.gamma,
-                value=valued,
-            )
         return score_gradients(
             x,
             head.weights[here],
@@ -367,7 +286,7 @@ class FusedStep:
         return head.merge_normaliser(normaliser)
 
 
-def _library_sum(sums: Tensor, a: Tensor, b: Tensor) -> None:
+def _add_product(sums: Tensor, a: Tensor, b: Tensor) -> None:
     """sums += a @ b, summed in float32."""
     if a.is_cuda:
         torch.addmm(sums, a, b, out_dtype=torch.float32, out=sums)

@@ -1,7 +1,7 @@
 """How a dense head's weights move by their gradient, a chunk of labels at a time.
 
 The state is kept in the weights' own dtype and rounded as they are. Plain torch; for bfloat16 on a
-GPU, `kernels/update.py` does the same as `Sgd` in one kernel.
+GPU, `kernels/update.py` does what `step` and `move` do in one kernel, told by `rates` and `pace`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,24 @@ class Optimiser(nn.Module, ABC):
             residual = weights.new_zeros((len(compensated), weights.shape[1]))
         self.register_buffer("slots", slots)
         self.register_buffer("residual", residual)
+
+    @property
+    @abstractmethod
+    def moment(self) -> Tensor | None:
+        """The moving mean of gradients, (labels, width) in the weights' dtype, if one is kept."""
+
+    @abstractmethod
+    def rates(self) -> tuple[float, float]:
+        """What the gradient and what the moment before count for in the moment."""
+
+    def pace(
+        self, squares: Callable[[], Tensor], first: int, last: int, steps: int
+    ) -> Tensor | None:
+        """A factor of each label's step along the moment, decay apart; None: 1, decay included.
+
+        `squares` gives the mean square of each label's gradient, labels first to last - 1.
+        """
+        return None
 
     @abstractmethod
     def step(
@@ -92,6 +110,13 @@ class Sgd(Optimiser):
         self.momentum = momentum
         self.register_buffer("velocity", torch.zeros_like(weights) if momentum else None)
 
+    @property
+    def moment(self) -> Tensor | None:
+        return self.velocity
+
+    def rates(self) -> tuple[float, float]:
+        return 1.0, self.momentum
+
     def step(
         self, weights: Tensor, gradient: Tensor, first: int, rate: float, steps: int
     ) -> Tensor:
@@ -129,14 +154,25 @@ class Adam(Optimiser):
             "square", torch.zeros(len(weights), dtype=torch.float32, device=weights.device)
         )
 
+    @property
+    def moment(self) -> Tensor:
+        return self.mean
+
+    def rates(self) -> tuple[float, float]:
+        return 1 - self.betas[0], self.betas[0]
+
+    def pace(self, squares: Callable[[], Tensor], first: int, last: int, steps: int) -> Tensor:
+        square = self.square[first:last]
+        square.lerp_(squares(), 1 - self.betas[1])
+        spread = (square / (1 - self.betas[1] ** steps)).sqrt() + self.epsilon
+        return 1 / ((1 - self.betas[0] ** steps) * spread)
+
     def step(
         self, weights: Tensor, gradient: Tensor, first: int, rate: float, steps: int
     ) -> Tensor:
         here = slice(first, first + len(weights))
-        mean = self.betas[0] * self.mean[here].float() + (1 - self.betas[0]) * gradient
+        share, kept = self.rates()
+        mean = kept * self.mean[here].float() + share * gradient
         self.mean[here] = self._rounding(mean, 1)
-        square = self.square[here]
-        square.lerp_(gradient.square().mean(1), 1 - self.betas[1])
-        spread = (square / (1 - self.betas[1] ** steps)).sqrt() + self.epsilon
-        move = mean / (1 - self.betas[0] ** steps) / spread[:, None]
-        return -rate * (move + self.weight_decay * weights)
+        pace = self.pace(lambda: gradient.square().mean(1), first, here.stop, steps)
+        return -rate * (mean * pace[:, None] + self.weight_decay * weights)

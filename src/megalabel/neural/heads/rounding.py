@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ROUNDS = 7  # as in kernels/rounding.py
+ROUNDS, FACTOR = 7, 0xADB4A92D  # as in kernels/rounding.py
 _WORD = 0xFFFFFFFF
 
 
@@ -31,13 +31,18 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, int, int]) -> tuple[Tensor,
 def random_halves(seed: int, step: int, stream: int, labels: Tensor, width: int) -> Tensor:
     """(labels, width) integers of 16 random bits: a function of seed, step, label and column.
 
-    `stream` tells apart what is rounded in one step: weights, moments.
+    `stream` tells apart what is rounded in one step: weights, moments. A call of the generator
+    gives a word each to eight columns in a row, in four places 64 columns apart; the numbers of the
+    eight are a multiplicative generator's that starts with their word.
     """
-    group = torch.arange(-(-width // 8), device=labels.device)
+    blocks = -(-width // 256)
+    group = torch.arange(blocks * 8, device=labels.device)
     place = torch.zeros((len(labels), len(group)), dtype=torch.int64, device=labels.device)
-    a, b, c, d = philox(seed, (place + labels[:, None], place + group, step, stream))
-    words = torch.stack([a, c, b, d], dim=-1)
-    return torch.stack([words & 0xFFFF, words >> 16], dim=-1).reshape(len(labels), -1)[:, :width]
+    drawn = philox(seed, (place + labels[:, None], place + group, step, stream))
+    words = torch.stack([word.reshape(len(labels), blocks, 8) for word in drawn], dim=2)
+    factors = torch.tensor([pow(FACTOR, turn, 2**32) for turn in range(8)], device=labels.device)
+    numbers = (words[..., None] * factors) & _WORD
+    return (numbers >> 16).reshape(len(labels), -1)[:, :width]
 
 
 def round_randomly(x: Tensor, halves: Tensor) -> Tensor:

@@ -5,31 +5,71 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from megalabel.neural.kernels.forms import PTX
+
 ROUNDS = tl.constexpr(
     7
 )  # the fewest with which Philox passes BigCrush (Salmon et al. 2011, table 2)
 
+# a multiplier whose numbers fill the plane evenly at every distance (Steele and Vigna 2022), and
+# its second and fourth power, modulo 2**32
+FACTOR = tl.constexpr(0xADB4A92D)
+FACTOR_2 = tl.constexpr(0xADB4A92D**2 % 2**32)
+FACTOR_4 = tl.constexpr(0xADB4A92D**4 % 2**32)
+
 
 @triton.jit
-def random_halves(seed, step, stream, label, first_column, M: tl.constexpr, N: tl.constexpr):
-    """(M, N) integers of 16 random bits, a function of seed, step, stream, label and column.
+def draw(seed, step, stream, label, first_column, M: tl.constexpr, N: tl.constexpr):
+    """Four (M, N // 8) matrices of random words, for up to four times N columns.
 
-    One call of the generator gives the bits of eight columns, which one thread also loads and
-    stores together.
+    Random bits cost more than all else that is done to a weight, so one call of the generator
+    serves 32 of them: a word each for eight columns in a row, in four places 64 columns apart.
     """
-    group = first_column // 8 + tl.arange(0, N // 8)
+    group = first_column // 256 * 8 + first_column % 64 // 8 + tl.arange(0, N // 8)
     place = tl.zeros((M, N // 8), dtype=tl.int32)
-    a, b, c, d = tl.philox(
-        seed, place + label[:, None], place + group[None, :], step, stream, ROUNDS
-    )
-    words = tl.join(tl.join(a, b), tl.join(c, d))
-    return tl.join(words & 0xFFFF, words >> 16).reshape(M, N)
+    return tl.philox(seed, place + label[:, None], place + group[None, :], step, stream, ROUNDS)
 
 
 @triton.jit
-def round_randomly(x, halves):
+def spread(drawn, first_column, M: tl.constexpr, N: tl.constexpr):
+    """(M, N) words whose upper halves are 16 random bits, for N columns (at most 64) of a draw.
+
+    The numbers of eight columns are a multiplicative generator's that starts with their word.
+    """
+    which = first_column // 64 % 4
+    a, b, c, d = drawn
+    word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
+    turn = tl.arange(0, 8)
+    factor = tl.where(turn & 1 != 0, FACTOR, 1).to(tl.uint32)
+    factor *= tl.where(turn & 2 != 0, FACTOR_2, 1).to(tl.uint32)
+    factor *= tl.where(turn & 4 != 0, FACTOR_4, 1).to(tl.uint32)
+    return (word.to(tl.uint32)[:, :, None] * factor[None, None, :]).reshape(M, N)
+
+
+@triton.jit
+def round_randomly(x, words):
     """A bfloat16 neighbour of x, of which x is the mean; bfloat16 numbers stay as they are."""
-    bits = x.to(tl.uint32, bitcast=True)
-    # an infinity stays one when bits are added below its own; a NaN might not
-    bits += tl.where(x == x, halves, 0)
-    return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    if PTX:
+        # two at a time; a NaN, whose bits might overflow, takes its neighbour along
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b32 a, b;
+            .reg .pred lost;
+            shr.u32 a, $3, 16;
+            shr.u32 b, $4, 16;
+            add.u32 a, a, $1;
+            add.u32 b, b, $2;
+            prmt.b32 a, a, b, 0x7632;
+            setp.nan.f32 lost, $5, $6;
+            selp.b32 $0, 0x7FFF7FFF, a, lost;
+            }""",
+            "=r,r,r,r,r,f,f",
+            [x.to(tl.uint32, bitcast=True), words, x],
+            dtype=tl.bfloat16,
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits += tl.where(x == x, words >> 16, 0)
+        return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)

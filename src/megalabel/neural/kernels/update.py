@@ -7,14 +7,65 @@ import triton
 import triton.language as tl
 
 from megalabel.neural.kernels.operands import operand, programs
-from megalabel.neural.kernels.rounding import random_halves, round_randomly
+from megalabel.neural.kernels.rounding import draw, round_randomly, spread
 from megalabel.neural.kernels.tuning import Tile
+
+
+@triton.jit
+def gradient_tile(
+    gradient,
+    features,
+    first_label,
+    first_column,
+    rows,
+    labels,
+    stride,
+    width: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+):
+    """A tile, M labels by N columns, of the weights' gradient."""
+    sums = tl.zeros((M, N), dtype=tl.float32)
+    for k in range(0, rows, K):
+        if DESCRIPTORS:
+            g = gradient.load([k, first_label])
+            x = features.load([k, first_column])
+        else:
+            row = k + tl.arange(0, K)
+            label = first_label + tl.arange(0, M)
+            column = first_column + tl.arange(0, N)
+            g = tl.load(
+                gradient + row[:, None] * stride + label[None, :],
+                mask=(row < rows)[:, None] & (label < labels)[None, :],
+                other=0.0,
+            )
+            x = tl.load(
+                features + row[:, None] * width + column[None, :],
+                mask=(row < rows)[:, None] & (column < width)[None, :],
+                other=0.0,
+            )
+        sums = tl.dot(g.T, x, sums)
+    return sums
 
 
 @triton.jit
 def _halves(x, M: tl.constexpr, N: tl.constexpr):
     """The left and the right half of a tile, without moving numbers between threads."""
     return x.reshape(M, 2, N // 2).permute(0, 2, 1).split()
+
+
+@triton.jit
+def _pieces(x, M: tl.constexpr, N: tl.constexpr):
+    """The tile in pieces of at most 64 columns."""
+    if N > 128:
+        left, right = _halves(x, M, N)
+        return _halves(left, M, N // 2) + _halves(right, M, N // 2)
+    elif N > 64:
+        return _halves(x, M, N)
+    else:
+        return (x,)
 
 
 @triton.jit
@@ -28,42 +79,52 @@ def _old(weights, labels, label, first_column, width: tl.constexpr, N: tl.conste
 def _move(
     sums,
     w,
+    drawn,
+    drawn_velocity,
     weights,
     velocity,
+    pace,
     slots,
     residual,
     settings,
-    counter,
-    seed,
     labels,
-    first,
     label,
     first_column,
     width: tl.constexpr,
     VELOCITY: tl.constexpr,
+    PACE: tl.constexpr,
     COMPENSATE: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
 ):
     column = first_column + tl.arange(0, N)
     rate = tl.load(settings)
-    step = tl.load(counter).to(tl.int32)
     real = (label < labels)[:, None] & (column < width)[None, :]
     place = label[:, None] * width + column[None, :]
     w = w.to(tl.float32)
-    move = sums * tl.load(settings + 1) + tl.load(settings + 2) * w
+    share = tl.load(settings + 1)
+    decay = tl.load(settings + 2)
     if VELOCITY:
         before = tl.load(velocity + place, mask=real, other=0.0).to(tl.float32)
-        move += tl.load(settings + 3) * before
-        halves = random_halves(seed, step, 1, first + label, first_column, M, N)
-        tl.store(velocity + place, round_randomly(move, halves), mask=real)
-    halves = random_halves(seed, step, 0, first + label, first_column, M, N)
-    new = round_randomly(w - rate * move, halves)
+        move = sums * share + tl.load(settings + 3) * before
+        if not PACE:
+            move += decay * w
+        words = spread(drawn_velocity, first_column, M, N)
+        tl.store(velocity + place, round_randomly(move, words), mask=real)
+        if PACE:
+            by_label = tl.load(pace + label, mask=label < labels, other=0.0)
+            move = move * by_label[:, None] + decay * w
+        wanted = -rate * move
+        moved = w + wanted
+    else:
+        wanted = sums * (-rate * share) + (-rate * decay) * w
+        moved = (w + (-rate * decay) * w) + sums * (-rate * share)  # two operations, not three
+    new = round_randomly(moved, spread(drawn, first_column, M, N))
     if COMPENSATE:
         slot = tl.load(slots + label, mask=label < labels, other=-1)
         kept = real & (slot >= 0)[:, None]
         at = residual + slot[:, None].to(tl.int64) * width + column[None, :]
-        wanted = -rate * move - tl.load(at, mask=kept, other=0.0).to(tl.float32)
+        wanted -= tl.load(at, mask=kept, other=0.0).to(tl.float32)
         nearest = (w + wanted).to(tl.bfloat16)
         lost = (nearest.to(tl.float32) - w) - wanted
         tl.store(at, lost.to(tl.bfloat16), mask=kept)
@@ -77,6 +138,7 @@ def _update(
     features,
     weights,
     velocity,
+    pace,
     slots,
     residual,
     settings,
@@ -88,6 +150,7 @@ def _update(
     stride,
     width: tl.constexpr,
     VELOCITY: tl.constexpr,
+    PACE: tl.constexpr,
     COMPENSATE: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     M: tl.constexpr,
@@ -95,55 +158,56 @@ def _update(
     K: tl.constexpr,
 ):
     width_tiles: tl.constexpr = (width + N - 1) // N
-    Q: tl.constexpr = N // 4
+    Q: tl.constexpr = min(N, 64)
     tiles = tl.cdiv(labels, M) * width_tiles
+    step = tl.load(counter).to(tl.int32)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         width_tile = tile % width_tiles
         label_tile = tile // width_tiles
         label = label_tile * M + tl.arange(0, M)
-        sums = tl.zeros((M, N), dtype=tl.float32)
-        for k in range(0, rows, K):
-            if DESCRIPTORS:
-                g = gradient.load([k, label_tile * M])
-                x = features.load([k, width_tile * N])
-            else:
-                row = k + tl.arange(0, K)
-                column = width_tile * N + tl.arange(0, N)
-                g = tl.load(
-                    gradient + row[:, None] * stride + label[None, :],
-                    mask=(row < rows)[:, None] & (label < labels)[None, :],
-                    other=0.0,
-                )
-                x = tl.load(
-                    features + row[:, None] * width + column[None, :],
-                    mask=(row < rows)[:, None] & (column < width)[None, :],
-                    other=0.0,
-                )
-            sums = tl.dot(g.T, x, sums)
-        # a quarter of the tile at a time: weights and random bits of all of it spill from registers
-        left, right = _halves(sums, M, N)
-        quarters = _halves(left, M, N // 2) + _halves(right, M, N // 2)
-        ahead = _old(weights, labels, label, width_tile * N, width, Q)
-        for quarter in tl.static_range(4):
+        column = width_tile * N
+        sums = gradient_tile(
+            gradient,
+            features,
+            label_tile * M,
+            column,
+            rows,
+            labels,
+            stride,
+            width,
+            DESCRIPTORS,
+            M,
+            N,
+            K,
+        )
+        # a piece of the tile at a time: weights and random bits of all of it spill from registers
+        pieces = _pieces(sums, M, N)
+        drawn = draw(seed, step, 0, first + label, column, M, Q)
+        drawn_velocity = drawn
+        if VELOCITY:
+            drawn_velocity = draw(seed, step, 1, first + label, column, M, Q)
+        ahead = _old(weights, labels, label, column, width, Q)
+        for piece in tl.static_range(len(pieces)):
             old = ahead
-            if quarter < 3:  # the next weights are on their way while these are moved
-                ahead = _old(weights, labels, label, width_tile * N + (quarter + 1) * Q, width, Q)
+            if piece + 1 < len(pieces):  # the next weights are on their way while these are moved
+                ahead = _old(weights, labels, label, column + (piece + 1) * Q, width, Q)
             _move(
-                quarters[quarter],
+                pieces[piece],
                 old,
+                drawn,
+                drawn_velocity,
                 weights,
                 velocity,
+                pace,
                 slots,
                 residual,
                 settings,
-                counter,
-                seed,
                 labels,
-                first,
                 label,
-                width_tile * N + quarter * Q,
+                column + piece * Q,
                 width,
                 VELOCITY,
+                PACE,
                 COMPENSATE,
                 M,
                 Q,
@@ -161,6 +225,7 @@ def update_weights(
     first: int,
     tile: Tile,
     velocity: torch.Tensor | None = None,
+    pace: torch.Tensor | None = None,
     slots: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     descriptors: bool = False,
@@ -177,6 +242,9 @@ def update_weights(
         float32 on the device: rate, share, decay, momentum.
     counter, seed, first
         Step (on the device), seed and number of the chunk's first label: what random bits are of.
+    pace
+        A factor of each label's step along its velocity, to which decay then adds on its own (as
+        Adam's does); None: decay is part of what the velocity gathers.
     slots, residual
         For each label of the chunk its row of `residual`, where what rounding lost is kept, or -1.
     """
@@ -188,6 +256,7 @@ def update_weights(
         operand(features, (tile.k, tile.n), descriptors),
         weights,
         velocity,
+        pace,
         slots,
         residual,
         settings,
@@ -199,6 +268,7 @@ def update_weights(
         gradient.stride(0),
         width=width,
         VELOCITY=velocity is not None,
+        PACE=pace is not None,
         COMPENSATE=slots is not None,
         DESCRIPTORS=descriptors,
         M=tile.m,
