@@ -109,7 +109,7 @@ def test_a_step_is_that_of_plain_torch(name, device):
         for tuning in (TUNING, None)
     ]
     if device == "cuda":
-        heads[1]._fused = (torch.device("cuda"), None)
+        heads[1]._fused = (heads[1].weights.device, None)
     first = [head.learn(x, targets)[0] for head in heads]
     torch.testing.assert_close(*first, rtol=1e-5, atol=1e-5)
     results = [head.learn(x, targets) for head in heads]
@@ -135,7 +135,7 @@ def test_optimisers_by_kernels_are_those_of_plain_torch(options, device):
     shared = {"dtype": torch.bfloat16, "chunk": 24, "seed": 3, "device": device, **options}
     heads = [DenseHead(width, labels, loss, tuning=t, **shared) for t in (TUNING, None)]
     if device == "cuda":
-        heads[1]._fused = (torch.device("cuda"), None)
+        heads[1]._fused = (heads[1].weights.device, None)
     for _ in range(3):
         for head in heads:
             head.learning_rate = 0.01
