@@ -30,8 +30,8 @@ import megalabel
 from megalabel import LabelSet, Ranking, systems
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe
 from megalabel.decision.metric import entries, metric_of
-from megalabel.decision.shortlists import label_sums, packed
-from megalabel.decision.weighted import choose
+from megalabel.decision.shortlists import in_blocks, label_sums, packed
+from megalabel.decision.weighted import rule_sums
 
 METHODS = ("ascent", "frank-wolfe")
 
@@ -172,16 +172,16 @@ def objective(folder: Path, ranking: Ranking, method: str, k: int) -> float:
         outcome = np.zeros((2, len(ranking.labels)))
         step = 10_000
         for start in range(0, len(ranking), step):
-            rows = slice(start, start + step)
-            chosen = (ranking.ids[rows, :, None] == given[rows, None, :]).any(axis=2)
-            outcome += label_sums(ranking[rows], ranking.scores[rows], packed(chosen))
+            part = ranking[start : start + step]
+            chosen = (part.ids[:, :, None] == given[start : start + step, None, :]).any(axis=2)
+            outcome += label_sums(part, part.scores, in_blocks(part, packed(chosen)))
     else:
         mixture = np.load(folder / "mixture.npz")
         shares = mixture["p"].astype(np.float64) / mixture["p"].sum(dtype=np.float64)
         outcome = np.zeros((2, len(ranking.labels)))
         for a, b, share in zip(mixture["a"], mixture["b"], shares, strict=True):
-            a, b = (np.ascontiguousarray(x[:, None], np.float32) for x in (a, b))
-            outcome += share * label_sums(ranking, ranking.scores, choose(ranking, a, b, k))
+            rule = np.array([a, b], np.float32)
+            outcome += share * rule_sums(ranking, ranking.scores, rule, k, -np.inf)
     positives = label_sums(ranking, ranking.scores, None)[0]
     return float(metric_of("macro-f1")(*entries(outcome, positives, len(ranking))).mean())
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "beam.hpp"
+#include "capped.hpp"
 #include "chunk_scores.hpp"
 #include "chunks.hpp"
 #include "clustering.hpp"
@@ -288,9 +289,12 @@ decision::Shortlist shortlist_of(const In2<std::int32_t>& ids, const In2<float>&
             ids.shape(1),
             labels};
 }
-std::span<decision::Label> labels_of(const InOut2<double>& labels) {
-    if (labels.shape(1) != 4) throw std::invalid_argument("labels must have four columns");
-    return {reinterpret_cast<decision::Label*>(labels.data()), labels.shape(0)};
+// Labels come as rows of float64, or of other numbers in as many bytes.
+template <class Label>
+std::span<Label> labels_of(const InOut2<double>& labels) {
+    if (labels.shape(1) * sizeof(double) != sizeof(Label))
+        throw std::invalid_argument("labels have another number of columns");
+    return {reinterpret_cast<Label*>(labels.data()), labels.shape(0)};
 }
 decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
     return {{chosen.data(), chosen.size()}, chosen.shape(1)};
@@ -300,11 +304,12 @@ decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
 // rows. Gains come of one call with both outcomes of each candidate side by side, slopes of one
 // with the entries and the direction in which giving moves them.
 struct CustomMetric {
+    static constexpr bool exact = true;
     nb::object function;
     decision::Objective objective;
     double rows;
 
-    static void put(decision::Label& label, double probability, double sign) {
+    static void put(decision::Label& label, double probability, int sign) {
         decision::MetricGains<decision::Precision>::put(label, probability, sign);
     }
     static void entries(std::vector<double>& out, std::size_t width, std::size_t column,
@@ -849,30 +854,50 @@ NB_MODULE(_native, m) {
     m.def(
         "decision_ascend",
         [](In2<std::int32_t> ids, In2<float> probabilities, InOut2<double> labels,
-           InOut2<std::uint8_t> chosen, In<std::int32_t> order, std::size_t k, double floor,
-           MetricNumbers metric, nb::object custom) {
+           In<double> positives, In<std::int32_t> caps, InOut2<std::uint8_t> chosen,
+           In<std::int32_t> order, std::size_t k, double floor, MetricNumbers metric,
+           nb::object custom) {
             const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
+            const decision::Labels known{labels_of<decision::Label>(labels), span(positives),
+                                         span(caps)};
             with_gains(metric, custom, [&](auto gains) {
-                decision::ascend(shortlist, span(order), labels_of(labels), choices_of(chosen),
-                                 {k, floor}, gains);
+                decision::ascend(shortlist, span(order), known, choices_of(chosen), {k, floor},
+                                 gains);
             });
         },
-        "ids"_a, "probabilities"_a, "labels"_a, "chosen"_a, "order"_a, "k"_a, "floor"_a, "metric"_a,
-        "custom"_a.none());
+        "ids"_a, "probabilities"_a, "labels"_a, "positives"_a, "caps"_a, "chosen"_a, "order"_a,
+        "k"_a, "floor"_a, "metric"_a, "custom"_a.none());
     m.def(
         "decision_gains",
         [](In2<std::int32_t> ids, In2<float> probabilities, InOut2<double> labels,
-           InOut2<std::uint8_t> chosen, MetricNumbers metric, nb::object custom) {
+           In<double> positives, In<std::int32_t> caps, InOut2<std::uint8_t> chosen,
+           MetricNumbers metric, nb::object custom) {
             const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
+            const decision::Labels known{labels_of<decision::Label>(labels), span(positives),
+                                         span(caps)};
             std::vector<float> out;
             with_gains(metric, custom, [&](auto gains) {
                 constexpr bool native = !std::is_same_v<decltype(gains), CustomMetric>;
-                out = decision::all_gains(shortlist, labels_of(labels), choices_of(chosen), gains,
-                                          native);
+                out = decision::all_gains(shortlist, known, choices_of(chosen), gains, native);
             });
             return to_numpy(std::move(out), ids.shape(0), ids.shape(1));
         },
-        "ids"_a, "probabilities"_a, "labels"_a, "chosen"_a, "metric"_a, "custom"_a.none());
+        "ids"_a, "probabilities"_a, "labels"_a, "positives"_a, "caps"_a, "chosen"_a, "metric"_a,
+        "custom"_a.none());
+    m.def(
+        "decision_assign",
+        [](In2<std::int32_t> ids, In2<float> probabilities, In<float> weights, In<float> offsets,
+           In<std::int32_t> caps, std::size_t k, double floor) {
+            const auto shortlist = shortlist_of(ids, probabilities, weights.shape(0));
+            auto found = without_gil([&] {
+                return decision::assign(shortlist, span(weights), span(offsets), span(caps),
+                                        {k, floor});
+            });
+            return nb::make_tuple(to_numpy(std::move(found.bits), ids.shape(0),
+                                           decision::Choices::bytes(ids.shape(1))),
+                                  to_numpy(std::move(found.prices)));
+        },
+        "ids"_a, "probabilities"_a, "weights"_a, "offsets"_a, "caps"_a, "k"_a, "floor"_a);
     m.def("decision_sums", &add_decision_sums<float>, "ids"_a, nb::arg("values").noconvert(),
           "chosen"_a, "sums"_a);
     m.def("decision_sums", &add_decision_sums<std::uint8_t>, "ids"_a, nb::arg("values").noconvert(),
@@ -908,7 +933,8 @@ NB_MODULE(_native, m) {
             std::vector<std::uint8_t> chosen;
             const auto follow = [&, seen = seen](auto slopes) {
                 chosen =
-                    decision::follow(shortlist, truth, labels_of(labels), {k, floor}, seen, slopes);
+                    decision::follow(shortlist, truth, labels_of<decision::StreamLabel>(labels),
+                                     {k, floor}, seen, slopes);
             };
             if (custom.is_none()) {
                 nb::gil_scoped_release release;

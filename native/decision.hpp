@@ -62,6 +62,10 @@ struct Choices {
     void check(const Shortlist& shortlist) const {
         if (stride != bytes(shortlist.width) || bits.size() != shortlist.rows * stride)
             throw std::invalid_argument("choices differ from the shortlist in shape");
+        if (const auto spare = static_cast<unsigned>(8 * stride - shortlist.width); spare > 0)
+            for (std::size_t last = stride - 1; last < bits.size(); last += stride)
+                if (bits[last] >> (8 - spare))
+                    throw std::invalid_argument("choices are outside the shortlist");
     }
     bool hold(std::size_t row, std::size_t j) const {
         return bits[row * stride + j / 8] >> (j % 8) & 1;
@@ -69,16 +73,30 @@ struct Choices {
     void flip(std::size_t row, std::size_t j) const {
         bits[row * stride + j / 8] ^= static_cast<std::uint8_t>(1u << (j % 8));
     }
+    // Calls use(j) for each that is held, in order.
+    template <class Use>
+    void each(std::size_t row, Use&& use) const {
+        for (std::size_t byte = 0; byte < stride; ++byte)
+            for (unsigned rest = bits[row * stride + byte]; rest; rest &= rest - 1)
+                use(8 * byte + static_cast<std::size_t>(std::countr_zero(rest)));
+    }
 };
 
-// What the decisions so far mean for one label; laid out as a row of a float64 (labels, 4) array.
+// What the decisions on a set of texts mean for one label; laid out as in a record array. Where
+// labels are many, fetching them is what takes the time, so it is no larger than it must be.
 struct Label {
-    double hits;       // sum of the probabilities of the texts given the label
-    double given;      // how many those are
-    double positives;  // sum of the probabilities of all texts
-    double cap;        // so many texts may be given the label
+    double hits;         // sum of the probabilities of the texts given the label
+    std::int32_t given;  // how many those are
+    float positives;     // sum of the probabilities of all texts, rounded
 };
-static_assert(sizeof(Label) == 4 * sizeof(double));
+static_assert(sizeof(Label) == 16);
+
+// The same for a stream, which has no end; laid out as a row of a float64 (labels, 4) array.
+struct StreamLabel {
+    double hits, given, positives;
+    double cap;  // so many texts may be given the label
+};
+static_assert(sizeof(StreamLabel) == 4 * sizeof(double));
 
 // Which labels a row may be given: at most k, each of a gain above the floor.
 struct Budget {
@@ -123,20 +141,23 @@ inline Dual root(Dual x) {
 }
 
 // Macro metrics of (hits, given, positives, rows): tp = hits, fp = given - hits,
-// fn = positives - hits. 0/0 is 0.
+// fn = positives - hits; some count true negatives. 0/0 is 0.
 struct Precision {
+    static constexpr bool negatives = false;
     template <class T>
     T operator()(T hits, T given, T, T) const {
         return ratio(hits, given);
     }
 };
 struct Recall {
+    static constexpr bool negatives = false;
     template <class T>
     T operator()(T hits, T, T positives, T) const {
         return ratio(hits, positives);
     }
 };
 struct FBeta {
+    static constexpr bool negatives = false;
     double beta;
     template <class T>
     T operator()(T hits, T given, T positives, T) const {
@@ -145,6 +166,7 @@ struct FBeta {
     }
 };
 struct Jaccard {
+    static constexpr bool negatives = false;
     template <class T>
     T operator()(T hits, T given, T positives, T) const {
         return ratio(hits, given + positives - hits);
@@ -155,18 +177,21 @@ T true_negative_rate(T hits, T given, T positives, T rows) {
     return ratio(rows - positives - given + hits, rows - positives);
 }
 struct BalancedAccuracy {
+    static constexpr bool negatives = true;
     template <class T>
     T operator()(T hits, T given, T positives, T rows) const {
         return T(0.5) * (ratio(hits, positives) + true_negative_rate(hits, given, positives, rows));
     }
 };
 struct GMean {
+    static constexpr bool negatives = true;
     template <class T>
     T operator()(T hits, T given, T positives, T rows) const {
         return root(ratio(hits, positives) * true_negative_rate(hits, given, positives, rows));
     }
 };
 struct HMean {
+    static constexpr bool negatives = true;
     template <class T>
     T operator()(T hits, T given, T positives, T rows) const {
         const T sensitivity = ratio(hits, positives);
@@ -175,6 +200,7 @@ struct HMean {
     }
 };
 struct FowlkesMallows {
+    static constexpr bool negatives = false;
     template <class T>
     T operator()(T hits, T given, T positives, T) const {
         return root(ratio(hits, given) * ratio(hits, positives));
@@ -221,23 +247,29 @@ struct Candidates {
           gains(width) {}
 
     std::span<const double> found() const { return {gains.data(), size}; }
-    void add(std::size_t place, double probability, const Label& label) {
+    template <class L>
+    void add(std::size_t place, double probability, const L& label) {
         places[size] = place;
         probabilities[size] = probability;
-        hits[size] = label.hits;
-        given[size] = label.given;
-        positives[size++] = label.positives;
+        set(size++, label);
+    }
+    template <class L>
+    void set(std::size_t at, const L& label) {
+        hits[at] = label.hits;
+        given[at] = label.given;
+        positives[at] = label.positives;
     }
 };
 
 // Gains of giving labels to a row, by the difference that it makes to the metric.
 template <class Metric>
 struct MetricGains {
+    static constexpr bool exact = Metric::negatives;
     Metric metric;
     Objective objective;
     double rows;
 
-    static void put(Label& label, double probability, double sign) {
+    static void put(Label& label, double probability, int sign) {
         label.hits += sign * probability;
         label.given += sign;
     }
@@ -256,11 +288,12 @@ struct MetricGains {
 // The same for coverage, whose expectation is known exactly: 1 - prod(1 - p). A label's `hits` are
 // the sum of log(1 - p) below p = 1, its `positives` the number of p = 1.
 struct CoverageGains {
+    static constexpr bool exact = false;
     Objective objective;
 
-    static void put(Label& label, double probability, double sign) {
+    static void put(Label& label, double probability, int sign) {
         if (probability >= 1)
-            label.positives += sign;
+            label.positives += static_cast<float>(sign);
         else
             label.hits += sign * std::log1p(-probability);
         label.given += sign;
@@ -296,72 +329,97 @@ class Selection {
     std::vector<std::pair<double, std::size_t>> best_;
 };
 
+// What is known of all labels, and how many texts each may be given to, if that matters.
+struct Labels {
+    std::span<Label> all;
+    std::span<const double> positives;  // as exact as they are known
+    std::span<const std::int32_t> caps;
+
+    void check(const Shortlist& shortlist) const {
+        if (all.size() != shortlist.labels || positives.size() != all.size() ||
+            (!caps.empty() && caps.size() != all.size()))
+            throw std::invalid_argument("labels or caps differ from the shortlist in number");
+    }
+    bool full(std::uint32_t id) const { return !caps.empty() && all[id].given >= caps[id]; }
+};
+
+// The candidates of a row as they are without its own decision. Labels that are full are none, but
+// for those that the row holds itself.
 template <class Gains>
-void gather(const Shortlist& shortlist, std::size_t row, std::span<const Label> labels,
+void gather(const Shortlist& shortlist, std::size_t row, const Labels& labels,
             const Choices& chosen, const Gains&, Candidates& c) {
     c.size = 0;
     for (std::size_t j = 0; j < shortlist.width; ++j) {
         const std::uint32_t id = shortlist.id(row, j);
         if (id >= shortlist.labels) continue;
-        const double p = shortlist.probability(row, j);
-        Label label = labels[id];
-        if (chosen.hold(row, j)) Gains::put(label, p, -1);
-        if (label.given >= label.cap) continue;
-        c.add(j, p, label);
+        if (labels.full(id) && !chosen.hold(row, j)) continue;
+        c.add(j, shortlist.probability(row, j), labels.all[id]);
     }
-}
-
-inline void check_state(const Shortlist& shortlist, std::size_t labels, const Choices& chosen) {
-    shortlist.check();
-    chosen.check(shortlist);
-    if (labels != shortlist.labels)
-        throw std::invalid_argument("labels differ from the shortlist in number");
+    chosen.each(row, [&](std::size_t j) {
+        const std::uint32_t id = shortlist.id(row, j);
+        if (id >= shortlist.labels) return;
+        Label label = labels.all[id];
+        Gains::put(label, shortlist.probability(row, j), -1);
+        std::size_t at = j;
+        while (at >= c.size || c.places[at] > j) --at;
+        c.set(at, label);
+    });
+    // true negatives are what is left of large numbers
+    if constexpr (Gains::exact)
+        for (std::size_t i = 0; i < c.size; ++i)
+            c.positives[i] = labels.positives[shortlist.id(row, c.places[i])];
 }
 
 // Decides some rows anew, one after another in the given order, each with all the others as they
 // are: block coordinate ascent on the expected confusion entries (Schultheis and others 2023).
 // Changes `chosen` and `labels`.
 template <class Gains>
-void ascend(const Shortlist& shortlist, std::span<const std::int32_t> order,
-            std::span<Label> labels, const Choices& chosen, Budget budget, Gains&& gains) {
-    check_state(shortlist, labels.size(), chosen);
+void ascend(const Shortlist& shortlist, std::span<const std::int32_t> order, const Labels& labels,
+            const Choices& chosen, Budget budget, Gains&& gains) {
+    shortlist.check();
+    labels.check(shortlist);
+    chosen.check(shortlist);
     for (std::int32_t row : order)
         if (row < 0 || static_cast<std::size_t>(row) >= shortlist.rows)
             throw std::invalid_argument("a row's number is outside the shortlist");
     const std::size_t width = shortlist.width;
     Candidates candidates(width);
     Selection selection;
-    std::vector<std::uint8_t> wanted(width);
+    std::vector<std::uint8_t> bits(chosen.stride);
+    const Choices changed{bits, chosen.stride};
     for (std::size_t t = 0; t < order.size(); ++t) {
         if (t + 2 < order.size()) shortlist.prefetch(static_cast<std::size_t>(order[t + 2]));
         if (t + 1 < order.size()) {
             const auto next = static_cast<std::size_t>(order[t + 1]);
             for (std::size_t j = 0; j < width; ++j) {
                 const std::uint32_t id = shortlist.id(next, j);
-                if (id < labels.size()) __builtin_prefetch(&labels[id], 1);
+                if (id < shortlist.labels) __builtin_prefetch(&labels.all[id], 1);
             }
         }
         const auto row = static_cast<std::size_t>(order[t]);
         gather(shortlist, row, labels, chosen, gains, candidates);
         gains(candidates);
-        std::fill(wanted.begin(), wanted.end(), 0);
+        std::copy_n(&chosen.bits[row * chosen.stride], chosen.stride, bits.begin());
         for (const auto& best : selection.best(candidates.found(), budget))
-            wanted[candidates.places[best.second]] = 1;
-        for (std::size_t j = 0; j < width; ++j) {
+            changed.flip(0, candidates.places[best.second]);
+        changed.each(0, [&](std::size_t j) {
             const std::uint32_t id = shortlist.id(row, j);
-            if (id >= labels.size() || wanted[j] == chosen.hold(row, j)) continue;
-            std::decay_t<Gains>::put(labels[id], shortlist.probability(row, j), wanted[j] ? 1 : -1);
+            if (id >= shortlist.labels) return;
+            const int sign = chosen.hold(row, j) ? -1 : 1;
+            std::decay_t<Gains>::put(labels.all[id], shortlist.probability(row, j), sign);
             chosen.flip(row, j);
-        }
+        });
     }
 }
 
 // What giving each candidate would gain as the other rows are, -infinity for padding and labels
 // that are full.
 template <class Gains>
-std::vector<float> all_gains(const Shortlist& shortlist, std::span<const Label> labels,
+std::vector<float> all_gains(const Shortlist& shortlist, const Labels& labels,
                              const Choices& chosen, Gains&& gains, bool parallel) {
-    check_state(shortlist, labels.size(), chosen);
+    shortlist.check();
+    labels.check(shortlist);
+    chosen.check(shortlist);
     std::vector<float> out(shortlist.ids.size(), -std::numeric_limits<float>::infinity());
     const auto some = [&](std::size_t begin, std::size_t end) {
         Candidates candidates(shortlist.width);
@@ -401,11 +459,7 @@ void add_sums(const Shortlist& shortlist, std::span<const Value> values, const C
             for (std::size_t j = 0; j < shortlist.width; ++j) add(first + j);
             continue;
         }
-        for (std::size_t byte = 0; byte < chosen.stride; ++byte)
-            for (unsigned rest = chosen.bits[row * chosen.stride + byte]; rest; rest &= rest - 1) {
-                const std::size_t j = 8 * byte + static_cast<std::size_t>(std::countr_zero(rest));
-                if (j < shortlist.width) add(first + j);
-            }
+        chosen.each(row, [&](std::size_t j) { add(first + j); });
     }
 }
 
@@ -551,7 +605,7 @@ struct MetricSlopes {
 // changes; `seen` rows came before, and count towards true negatives.
 template <class Slopes>
 std::vector<std::uint8_t> follow(const Shortlist& shortlist, const Truth& truth,
-                                 std::span<Label> labels, Budget budget, double seen,
+                                 std::span<StreamLabel> labels, Budget budget, double seen,
                                  Slopes&& slopes) {
     shortlist.check();
     if (labels.size() != shortlist.labels)
@@ -579,6 +633,10 @@ std::vector<std::uint8_t> follow(const Shortlist& shortlist, const Truth& truth,
         } else {
             for (std::size_t i = 0; i < c.size; ++i)
                 labels[shortlist.id(row, c.places[i])].positives += c.probabilities[i];
+        }
+        for (std::size_t i = 0; i < c.size; ++i) {
+            const StreamLabel& label = labels[shortlist.id(row, c.places[i])];
+            if (label.given + 1 > label.cap) c.gains[i] = -std::numeric_limits<double>::infinity();
         }
         for (const auto& best : selection.best(c.found(), budget)) {
             const std::size_t i = best.second;

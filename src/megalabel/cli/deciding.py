@@ -46,9 +46,7 @@ def decide(
     budget: Annotated[
         str, typer.Option(help="What k means: exactly, at-most or expected.")
     ] = "exactly",
-    cap: Annotated[
-        int | None, typer.Option(min=0, help="At most so many texts a label; for ascent.")
-    ] = None,
+    cap: Annotated[int | None, typer.Option(min=0, help="At most so many texts a label.")] = None,
     threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="For top: the least probability.")
     ] = None,
@@ -80,11 +78,11 @@ def decide(
             metric, candidates=candidates, weight=weight, budget=budget, caps=cap, seed=seed
         ),
         "frank-wolfe": FrankWolfe(
-            metric, k, candidates=candidates, weight=weight, budget=budget, seed=seed
+            metric, k, candidates=candidates, weight=weight, budget=budget, caps=cap, seed=seed
         ),
-        "online": Online(metric, candidates=candidates, weight=weight, budget=budget),
-        "weighted": Weighted(weights, candidates=candidates, budget=budget),
-        "top": TopK(threshold),
+        "online": Online(metric, candidates=candidates, weight=weight, budget=budget, caps=cap),
+        "weighted": Weighted(weights, candidates=candidates, budget=budget, caps=cap),
+        "top": TopK(threshold, caps=cap, candidates=candidates),
     }
     if method not in rules:
         raise ParameterError(f"--method must be one of {', '.join(rules)}, not {method!r}")

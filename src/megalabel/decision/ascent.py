@@ -9,23 +9,32 @@ from typing import Any, ClassVar
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Check, instance, integer, number, one_of
+from megalabel.base import Check, integer, number, one_of
 from megalabel.data import Ranking
-from megalabel.decision.metric import METRIC, Function, Metric, entries, is_coverage, metric_of
+from megalabel.decision.metric import METRIC, Function, Metric, is_coverage, metric_of
 from megalabel.decision.shortlists import (
     BUDGET,
+    CAPS,
     Shortlisted,
+    assign,
+    caps_of,
     check_budget,
     choices,
     chosen_ranking,
+    in_blocks,
     label_sums,
+    largest,
     native_numbers,
+    own_pages,
     packed,
+    plain_rule,
     price_of,
     row_blocks,
+    unpacked,
 )
-from megalabel.errors import ShapeError
 from megalabel.progress import progress
+
+_LABEL = np.dtype([("hits", "f8"), ("given", "i4"), ("positives", "f4")])  # as in the native core
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,8 @@ class BlockCoordinateAscent(Shortlisted):
     tolerance : float
         A pass that gains no more than this is the last.
     seed : int
-        Fixes the order of texts in each pass and the random start.
+        Fixes the order of texts in each pass, blocks of some thousands and the texts in each, and
+        the random start.
 
     Examples
     --------
@@ -89,7 +99,7 @@ class BlockCoordinateAscent(Shortlisted):
         "candidates": integer(1),
         "weight": number(0, 1),
         "budget": BUDGET,
-        "caps": one_of(None) | instance(np.ndarray) | integer(0),
+        "caps": CAPS,
         "start": one_of("top", "greedy", "random"),
         "passes": integer(0),
         "tolerance": number(0),
@@ -127,48 +137,41 @@ class BlockCoordinateAscent(Shortlisted):
         """Decide, and say how the expected objective rose."""
         self.check_parameters()
         check_budget(ranking, k)
-        state = _State(ranking, k, metric_of(self.metric), self.weight, self._caps(ranking))
+        caps = caps_of(self.caps, ranking)
+        state = _State(ranking, k, metric_of(self.metric), self.weight, caps)
         random = np.random.default_rng(self.seed)
-        if self.caps is None and self.start == "top":
-            _choose_by_key(state.chosen, ranking, k, None)
-        elif self.caps is None and self.start == "random":
-            _choose_by_key(state.chosen, ranking, k, random)
+        if self.start != "greedy":
+            state.chosen = _start(ranking, k, caps, random if self.start == "random" else None)
         total = min(k * len(ranking), int(ranking.present.sum())) if self._expected else 0
         width = ranking.k if self._expected else k
         floor = 0.0 if self.budget == "at-most" else -np.inf
         values = [state.recount()]
+        blocks = list(row_blocks(ranking))
         for turn in range(self.passes if len(ranking) else 0):
-            order = np.arange(len(ranking), dtype=np.int32)
-            random.shuffle(order)
-            if turn == 0 and self.caps is not None:
-                # whoever comes first takes what is scarce: let it be the surest
-                order = np.argsort(-ranking.scores[:, 0], kind="stable").astype(np.int32)
             if self._expected:
                 floor = price_of(state.gains(), total)
             with progress(f"deciding, pass {turn + 1}", len(ranking)) as bar:
-                for part in row_blocks(ranking):
-                    state.ascend(order[part], width, floor)
-                    bar.advance(len(order[part]))
+                # texts that are near each other in memory stay so in the order of visits
+                for number in random.permutation(len(blocks)):
+                    order = random.permutation(len(state.chosen[number])).astype(np.int32)
+                    state.ascend(number, blocks[number], order, width, floor)
+                    bar.advance(len(order))
             values.append(state.recount())
             if abs(values[-1] - values[-2]) <= self.tolerance:
                 break
         if self._expected and len(ranking):
             # ties and the order of texts leave the sum near the budget; the gains make it exact
-            state.chosen[:] = packed(_largest(state.gains(), total))
+            kept = largest(state.gains(), ranking.ids, total, caps)
+            state.chosen = in_blocks(ranking, packed(kept))
             values.append(state.recount())
-        decided = chosen_ranking(ranking, state.chosen, None if self._expected else k)
+        chosen = state.chosen
+        del state  # nothing but the choices is needed for the answer
+        decided = chosen_ranking(ranking, chosen, None if self._expected else k)
         return Ascent(decided, values)
 
     @property
     def _expected(self) -> bool:
         return self.budget == "expected"
-
-    def _caps(self, ranking: Ranking) -> np.ndarray:
-        m = len(ranking.labels)
-        caps = np.inf if self.caps is None else np.asarray(self.caps, np.float64)
-        if np.ndim(caps) and np.shape(caps) != (m,):
-            raise ShapeError(f"caps are {np.shape(caps)}, but there are {m} labels")
-        return np.broadcast_to(caps, (m,))
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """There is nothing to take back."""
@@ -180,17 +183,19 @@ class _State:
     """Choices, and the confusion entries that follow from them."""
 
     def __init__(
-        self, ranking: Ranking, k: int, metric: Metric, weight: float, caps: np.ndarray
+        self, ranking: Ranking, k: int, metric: Metric, weight: float, caps: np.ndarray | None
     ) -> None:
         n, m = max(1, len(ranking)), max(1, len(ranking.labels))
         self.ranking = ranking
         self.metric = metric
         self.linear, self.scale = (1 - weight) / (n * k), weight / m
         self.chosen = choices(ranking)
-        self.labels = np.zeros((len(ranking.labels), 4))
-        self.labels[:, 3] = caps
+        self.labels = own_pages(len(ranking.labels), _LABEL)
+        self.positives = own_pages(len(ranking.labels), np.float64)
         if not is_coverage(metric):
-            self.labels[:, 2] = label_sums(ranking, ranking.scores, None)[0]
+            self.positives[:] = label_sums(ranking, ranking.scores, None)[0]
+            self.labels["positives"] = self.positives
+        self._caps = np.zeros(0, np.int32) if caps is None else caps
         self._call = self._differences if metric.number < 0 else None
         self._numbers = native_numbers(metric, self.linear, self.scale, n)
 
@@ -198,14 +203,20 @@ class _State:
         with_it, without = np.split(self.metric(*both), 2)
         return np.ascontiguousarray(with_it - without)
 
-    def ascend(self, rows: np.ndarray, k: int, floor: float) -> None:
-        """Decide some rows anew."""
+    def _bytes(self) -> np.ndarray:
+        """The labels as rows of float64, which is how the native core takes records."""
+        return self.labels.view(np.float64).reshape(len(self.labels), -1)
+
+    def ascend(self, number: int, rows: slice, order: np.ndarray, k: int, floor: float) -> None:
+        """Decide the rows of a block anew."""
         _native.decision_ascend(
-            self.ranking.ids,
-            self.ranking.scores,
-            self.labels,
-            self.chosen,
-            rows,
+            self.ranking.ids[rows],
+            self.ranking.scores[rows],
+            self._bytes(),
+            self.positives,
+            self._caps,
+            self.chosen[number],
+            order,
             k,
             floor,
             self._numbers,
@@ -214,54 +225,62 @@ class _State:
 
     def gains(self) -> np.ndarray:
         """What each candidate is worth as the rest is decided."""
-        gains: np.ndarray = _native.decision_gains(
-            self.ranking.ids,
-            self.ranking.scores,
-            self.labels,
-            self.chosen,
-            self._numbers,
-            self._call,
-        )
+        gains = np.empty(self.ranking.ids.shape, np.float32)
+        for part, rows in zip(self.chosen, row_blocks(self.ranking), strict=True):
+            gains[rows] = _native.decision_gains(
+                self.ranking.ids[rows],
+                self.ranking.scores[rows],
+                self._bytes(),
+                self.positives,
+                self._caps,
+                part,
+                self._numbers,
+                self._call,
+            )
         return gains
 
     def recount(self) -> float:
         """Take the entries from the choices, as updates leave rounding errors; the objective."""
         outcome = label_sums(self.ranking, self.ranking.scores, self.chosen)
-        self.labels[:, :2] = outcome.T
+        self.labels["hits"], self.labels["given"] = outcome
         n, m = len(self.ranking), len(self.ranking.labels)
         if not n or not m:
             return 0.0
         if is_coverage(self.metric):
-            decided = chosen_ranking(self.ranking, self.chosen)
-            ids, p = (a[decided.present] for a in (decided.ids, decided.scores.astype(np.float64)))
-            sure = p >= 1
-            self.labels[:, 0] = np.bincount(ids[~sure], np.log1p(-p[~sure]), m)
-            self.labels[:, 2] = np.bincount(ids[sure], minlength=m)
-            values = np.where(self.labels[:, 2] > 0, 1, -np.expm1(self.labels[:, 0]))
+            value = self._coverage()
         else:
-            values = self.metric(*entries(outcome, self.labels[:, 2], n))
-        return float(self.linear * outcome[0].sum() + self.scale * values.sum())
+            value = self.metric.total(outcome, self.positives, n)
+        return float(self.linear * outcome[0].sum() + self.scale * value)
+
+    def _coverage(self) -> float:
+        self.labels["hits"] = self.labels["positives"] = 0
+        for part, rows in zip(self.chosen, row_blocks(self.ranking), strict=True):
+            mask = unpacked(part, self.ranking.k)
+            ids, p = (a[rows][mask] for a in (self.ranking.ids, self.ranking.scores))
+            sure = p >= 1
+            missed = np.log1p(-p[~sure].astype(np.float64))
+            np.add.at(self.labels["hits"], ids[~sure], missed)
+            np.add.at(self.labels["positives"], ids[sure], 1)
+        covered = np.where(self.labels["positives"] > 0, 1, -np.expm1(self.labels["hits"]))
+        return float(covered.sum())
 
 
-def _choose_by_key(
-    chosen: np.ndarray, ranking: Ranking, k: int, random: np.random.Generator | None
-) -> None:
-    """Choose the first k candidates of each row, or k at random."""
-    for rows in row_blocks(ranking):
+def _start(
+    ranking: Ranking, k: int, caps: np.ndarray | None, random: np.random.Generator | None
+) -> list[np.ndarray]:
+    """The k most probable candidates of each row, or k at random, as far as caps allow."""
+    if caps is not None:
+        if random is not None:
+            keys = random.random(ranking.ids.shape, np.float32)
+            ranking = Ranking(ranking.ids, keys, ranking.labels)
+        return in_blocks(ranking, assign(ranking, plain_rule(ranking), caps, k, -np.inf)[0])
+    chosen = choices(ranking)
+    for part, rows in zip(chosen, row_blocks(ranking), strict=True):
         mask = ranking.ids[rows] < len(ranking.labels)
         if random is None:
             mask[:, k:] = False
         else:
             keys = np.where(mask, random.random(mask.shape), 2)
             mask &= keys <= np.sort(keys, axis=1)[:, min(k, ranking.k) - 1 :][:, :1]
-        chosen[rows] = packed(mask)
-
-
-def _largest(gains: np.ndarray, count: int) -> np.ndarray:
-    """Exactly the `count` largest as a mask, ties to the earlier."""
-    price = price_of(gains, count)
-    above = gains > price
-    missing = count - int(above.sum())
-    ties = np.flatnonzero(gains.ravel() == price)[:missing]
-    above.ravel()[ties] = True
-    return above
+        part[:] = packed(mask)
+    return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from mmap import mmap
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,16 +11,32 @@ from scipy.sparse import csr_matrix
 from megalabel.base import Check, boolean, check_array, integer, number, one_of
 from megalabel.data import Ranking
 from megalabel.data.truth import hits
-from megalabel.decision.metric import METRIC, Function, Metric, entries, is_coverage, metric_of
+from megalabel.decision.metric import (
+    METRIC,
+    Function,
+    Metric,
+    entries,
+    is_coverage,
+    label_blocks,
+    metric_of,
+)
 from megalabel.decision.shortlists import (
     BUDGET,
+    CAPS,
     Shortlisted,
+    assign,
+    caps_of,
     check_budget,
     check_labels,
     chosen_ranking,
+    in_blocks,
     label_sums,
+    largest,
+    own_pages,
+    plain_rule,
+    price_of,
 )
-from megalabel.decision.weighted import choose, expected_price, rule_sums
+from megalabel.decision.weighted import choose, rule_sums, rule_values
 from megalabel.errors import ParameterError
 from megalabel.progress import progress
 
@@ -30,7 +45,7 @@ _REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length i
 _PATIENCE = 3  # rules in a row, by ever sharper slopes, that gain nothing
 # in which (tp, fp, fn, tn) move when hits are added, and when texts are given the label in vain
 _DIRECTIONS = np.array([[1.0, -1.0, -1.0, 1.0], [0.0, 1.0, 0.0, -1.0]])
-_LABELS = 1 << 13  # at a time, so that what is computed on the way stays in the cache
+_RAISE, _PROHIBITIVE = 1e-4, 1e4  # of the price of a label that is still given too often
 
 
 class FrankWolfe(Shortlisted):
@@ -54,6 +69,9 @@ class FrankWolfe(Shortlisted):
         The objective is (1 - weight) P@k + weight metric.
     budget : "exactly", "at-most" or "expected"
         What k means: k labels a text; up to k, those that do the objective good; k on average.
+    caps : int or array, optional
+        So many of the texts learned from may be given a label at most, that is the same share of
+        other texts on average; one number, or one for each label.
     truth : "probabilities" or "labels"
         What the confusion entries are counted with. Calibrated probabilities know of more labels
         than a sample of texts carries.
@@ -91,6 +109,7 @@ class FrankWolfe(Shortlisted):
         "candidates": integer(1),
         "weight": number(0, 1),
         "budget": BUDGET,
+        "caps": CAPS,
         "truth": one_of("probabilities", "labels"),
         "randomised": boolean(),
         "iterations": integer(1),
@@ -111,6 +130,7 @@ class FrankWolfe(Shortlisted):
         candidates: int = 100,
         weight: float = 1.0,
         budget: str = "exactly",
+        caps: int | np.ndarray | None = None,
         truth: str = "probabilities",
         randomised: bool = True,
         iterations: int = 100,
@@ -122,6 +142,7 @@ class FrankWolfe(Shortlisted):
         self.candidates = candidates
         self.weight = weight
         self.budget = budget
+        self.caps = caps
         self.truth = truth
         self.randomised = randomised
         self.iterations = iterations
@@ -148,7 +169,7 @@ class FrankWolfe(Shortlisted):
         if self.truth == "labels" and Y is None:
             raise ParameterError('truth="labels" needs the labels Y of the texts')
         problem = _Problem(self, metric, ranking, Y if self.truth == "labels" else None)
-        rules = [problem.top_rule()]
+        rules = [problem.priced(plain_rule(ranking))]
         outcomes = [problem.outcome(rules[0])]
         shares = np.ones(1)
         at = outcomes[0].astype(np.float64)  # the mixture's outcome
@@ -160,8 +181,10 @@ class FrankWolfe(Shortlisted):
                 slopes = problem.slopes(at, smoothing)
                 worst = int(np.argmin([np.einsum("ij,ij", slopes, o) for o in outcomes]))
                 rule = problem.best_rule(slopes)
+                del slopes  # large, and of no more use
                 to = problem.outcome(rule)
-                single = max(single, (problem.value(to), rule), key=lambda found: found[0])
+                if not self.randomised:
+                    single = max(single, (problem.value(to), rule), key=lambda found: found[0])
                 length, value = problem.best_step(at, at, to, 1.0)
                 bar.advance()
                 if value - self.values_[-1] <= self.tolerance:
@@ -208,7 +231,7 @@ class FrankWolfe(Shortlisted):
             self.shares_,
             self.seed,
         )
-        return chosen_ranking(ranking, chosen, None if expected else k)
+        return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the rules back."""
@@ -237,7 +260,10 @@ class _Problem:
         self.rule, self.metric, self.ranking = rule, metric, ranking
         self.n = max(1, len(ranking))
         m = len(ranking.labels)
-        self.blocks = [slice(start, start + _LABELS) for start in range(0, m, _LABELS)]
+        self.blocks = list(label_blocks(m))
+        self.caps = caps_of(rule.caps, ranking)
+        self.width = max(1, ranking.k) if rule.budget == "expected" else rule.k
+        self.floor = -np.inf if rule.budget == "exactly" else 0.0
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
@@ -249,10 +275,7 @@ class _Problem:
 
     def outcome(self, rule: np.ndarray) -> np.ndarray:
         """What a rule does on the texts, as float32: one is kept for each rule."""
-        expected = self.rule.budget == "expected"
-        k = max(1, self.ranking.k) if expected else self.rule.k
-        floor = -np.inf if self.rule.budget == "exactly" else 0.0
-        sums = rule_sums(self.ranking, self.values, rule, k, floor)
+        sums = rule_sums(self.ranking, self.values, rule, self.width, self.floor)
         sums /= self.n
         return _on_own_pages(sums)
 
@@ -280,12 +303,6 @@ class _Problem:
         """Go so far, in place."""
         for block in self.blocks:
             at[:, block] = _between(at, start, end, length, block)
-
-    def top_rule(self) -> np.ndarray:
-        """The most probable labels."""
-        rule = np.zeros((2, len(self.positives)), np.float32)
-        rule[0] = 1
-        return self.priced(rule)
 
     def slopes(self, at: np.ndarray, smoothing: float) -> np.ndarray:
         """How fast the objective rises with hits and with texts given each label.
@@ -319,21 +336,45 @@ class _Problem:
         return self.priced(_on_own_pages(slopes))
 
     def priced(self, rule: np.ndarray) -> np.ndarray:
-        """With the price at which k labels a text are given on average, if asked for."""
+        """With the price at which k labels a text are given on average, if asked for, and those
+        at which no label is given too often."""
         if self.rule.budget == "expected":
-            price = expected_price(self.ranking, rule[0][:, None], rule[1][:, None], self.rule.k)
-            rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
+            values, count = rule_values(self.ranking, rule), self.rule.k * len(self.ranking)
+            if self.caps is not None:
+                kept = largest(values, self.ranking.ids, count, self.caps)
+                rule[1] -= self._lowest_prices(values, kept)
+            else:
+                price = price_of(values, count)
+                rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
+        elif self.caps is not None:
+            rule[1] -= assign(self.ranking, rule, self.caps, self.width, self.floor)[1]
+        if self.caps is not None:
+            self._hold_caps(rule)
         return rule
+
+    def _lowest_prices(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """What a candidate of each label must exceed to be among those kept."""
+        prices = np.full(len(self.positives), np.inf)
+        np.minimum.at(prices, self.ranking.ids[kept], values[kept])
+        below = np.nextafter(prices.astype(np.float32), np.float32(-np.inf))
+        return np.where(np.isfinite(prices), below, np.inf)
+
+    def _hold_caps(self, rule: np.ndarray) -> None:
+        """Raise the prices of labels that are given too often: those to which several texts are
+        equal are either given to all of them or to none."""
+        step = _RAISE
+        while True:
+            given = rule_sums(self.ranking, self.values, rule, self.width, self.floor)[1]
+            over = given > self.caps
+            if not over.any():
+                return
+            rule[1, over] -= step if step < _PROHIBITIVE else np.inf
+            step *= 2
 
 
 def _on_own_pages(array: np.ndarray) -> np.ndarray:
-    """As float32 in memory that goes back to the system with the array.
-
-    Rules and outcomes come and go one by one: among other arrays they would leave gaps that
-    nothing fills.
-    """
-    copy = np.frombuffer(mmap(-1, max(1, 4 * array.size)), np.float32, array.size)
-    copy = copy.reshape(array.shape)
+    """As float32 in memory of its own: rules and outcomes come and go one by one."""
+    copy = own_pages(array.shape, np.float32)
     copy[:] = array
     return copy
 

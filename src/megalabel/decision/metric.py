@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,8 @@ from megalabel.decision.dual import slope
 from megalabel.errors import ParameterError
 
 Function: TypeAlias = Callable[..., Any]
+
+_LABELS = 1 << 13  # at a time: fits the cache
 
 
 class Metric:
@@ -64,6 +66,13 @@ class Metric:
                 f"the metric {self.name} gave {values.shape} values for {np.shape(tp)} labels"
             )
         return np.ascontiguousarray(np.broadcast_to(values, np.shape(tp)))
+
+    def total(self, outcome: np.ndarray, positives: np.ndarray, rows: float = 1.0) -> float:
+        """The sum of all labels' values, from sums over rows as `entries` takes them."""
+        return sum(
+            float(self(*entries(outcome[:, part], positives[part], rows)).sum())
+            for part in label_blocks(len(positives))
+        )
 
     def gradient(
         self, tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray
@@ -162,6 +171,11 @@ METRIC = Check(
 def is_coverage(metric: Metric) -> bool:
     """Whether it is coverage, whose expectation is no function of expected entries."""
     return metric.number == METRICS.index("coverage")
+
+
+def label_blocks(labels: int) -> Iterator[slice]:
+    """The labels in blocks, so that what is computed on the way is small."""
+    return (slice(start, start + _LABELS) for start in range(0, labels, _LABELS))
 
 
 def entries(

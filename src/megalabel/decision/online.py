@@ -14,10 +14,11 @@ from megalabel.data import Corpus, Ranking
 from megalabel.data.truth import label_matrix, truth_arrays
 from megalabel.decision.metric import METRIC, Function, Metric, is_coverage, metric_of
 from megalabel.decision.shortlists import (
+    CAPS,
     Shortlisted,
+    caps_of,
     check_budget,
     check_labels,
-    choices,
     chosen_ranking,
     native_numbers,
     row_blocks,
@@ -43,14 +44,16 @@ class Online(Shortlisted):
         The objective is (1 - weight) P@k + weight metric.
     budget : "exactly" or "at-most"
         What k means: k labels a text; up to k, those that do the objective good.
+    caps : int or array, optional
+        So many texts of the stream may be given a label at most; one number, or one for each label.
     smoothing : float
         So many texts of each of the outcomes are thought of for each label before the first.
 
     Attributes
     ----------
     labels_ : float64 array (labels, 4)
-        Of each label, the sum of hits, how often it was given and how often it was right, and a
-        column that is infinite.
+        Of each label, the sum of hits, how often it was given, how often it would have been right,
+        and how often it may be given.
     seen_ : int
         How many texts were decided.
 
@@ -68,6 +71,7 @@ class Online(Shortlisted):
         "candidates": integer(1),
         "weight": number(0, 1),
         "budget": one_of("exactly", "at-most"),
+        "caps": CAPS,
         "smoothing": number(1e-9),
     }
 
@@ -81,12 +85,14 @@ class Online(Shortlisted):
         candidates: int = 100,
         weight: float = 1.0,
         budget: str = "exactly",
+        caps: int | np.ndarray | None = None,
         smoothing: float = 0.1,
     ) -> None:
         self.metric = metric
         self.candidates = candidates
         self.weight = weight
         self.budget = budget
+        self.caps = caps
         self.smoothing = smoothing
 
     def apply(self, ranking: Ranking, k: int) -> Ranking:
@@ -102,12 +108,15 @@ class Online(Shortlisted):
             raise ParameterError("Online cannot take coverage; BlockCoordinateAscent can")
         m = len(ranking.labels)
         if not self.fitted:
-            given = self.smoothing * np.array([1, 2, 2])
-            self.labels_, self.seen_ = np.tile([*given, np.inf], (m, 1)), 0
+            start = self.smoothing * np.array([1, 2, 2, np.inf])
+            self.labels_, self.seen_ = np.tile(start, (m, 1)), 0
         check_labels(self, len(self.labels_), ranking)
         labels = np.array(self.labels_)  # what was loaded may be read-only; an error leaves it
+        caps = caps_of(self.caps, ranking)
+        # half a text more, as the texts thought of do not come to whole numbers
+        labels[:, 3] = np.inf if caps is None else caps + 2 * self.smoothing + 0.5
         matrix = None if truth is None else label_matrix(truth, ranking.labels)
-        chosen = choices(ranking)
+        chosen = []
         for rows in row_blocks(ranking):
             part = ranking[rows]
             arrays = (
@@ -116,7 +125,7 @@ class Online(Shortlisted):
                 else truth_arrays(part, matrix[rows])
             )
             seen = self.seen_ + rows.start + 4 * self.smoothing
-            chosen[rows] = _native.decision_follow(
+            given = _native.decision_follow(
                 part.ids,
                 part.scores,
                 *arrays,
@@ -126,6 +135,7 @@ class Online(Shortlisted):
                 native_numbers(metric, (1 - self.weight) / k, self.weight / max(1, m), seen),
                 metric.slopes if metric.number < 0 else None,
             )
+            chosen.append(given)
         self.labels_ = labels
         self.seen_ += len(ranking)
         return chosen_ranking(ranking, chosen, k)

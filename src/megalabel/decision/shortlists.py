@@ -1,19 +1,25 @@
-"""What all decisions on shortlists share: budgets, and choices as rankings."""
+"""What all decisions on shortlists share: budgets, and choices as rankings.
+
+Choices are a list of uint8 arrays, one for each block of rows (`row_blocks`): a bit a candidate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
+from typing import Any
 
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Check, Decision, integer, one_of
+from megalabel.base import Check, Decision, instance, integer, one_of
 from megalabel.data import Ranking
 from megalabel.decision.metric import Metric
 from megalabel.errors import ParameterError, ShapeError
 
 BUDGETS = ("exactly", "at-most", "expected")
 BUDGET: Check = one_of(*BUDGETS)
+CAPS: Check = one_of(None) | instance(np.ndarray) | integer(0)
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)
 _CELLS = 1 << 18  # of a shortlist at a time, so that no second copy of it is made
 
@@ -23,6 +29,8 @@ class Shortlisted(Decision):
 
     The budget k means: "exactly" k labels a text, if it has as many candidates; "at-most" k, those
     that do the objective good; "expected" k on average over the texts, many here and few there.
+    Caps say how many of the texts may be given a label, whatever the budget; where there is no room
+    for all, texts get fewer labels.
     """
 
     candidates: int
@@ -60,37 +68,86 @@ def unpacked(chosen: np.ndarray, width: int) -> np.ndarray:
     return np.unpackbits(chosen, axis=1, count=width, bitorder="little").view(bool)
 
 
-def chosen_ranking(ranking: Ranking, chosen: np.ndarray, k: int | None = None) -> Ranking:
-    """The chosen candidates of a shortlist as a ranking, best first, k wide."""
-    counts = np.empty(len(ranking), np.int32)
-    for rows in row_blocks(ranking):
-        _ONES[chosen[rows]].sum(axis=1, out=counts[rows])
-    width = int(counts.max(initial=1)) if k is None else min(k, ranking.k)
+def own_pages(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros in memory that goes back to the system with the array.
+
+    What comes and goes among other arrays leaves gaps that nothing fills.
+    """
+    count = int(np.prod(shape))
+    pages = mmap(-1, max(1, count * np.dtype(dtype).itemsize))
+    return np.frombuffer(pages, dtype, count).reshape(shape)
+
+
+def chosen_ranking(ranking: Ranking, chosen: list[np.ndarray], k: int | None = None) -> Ranking:
+    """The chosen candidates of a shortlist as a ranking, best first, k wide.
+
+    Empties `chosen` on the way: there is never more than the answer.
+    """
+    counts = (int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen)
+    width = max(counts, default=1) if k is None else min(k, ranking.k)
     ids = np.full((len(ranking), width), len(ranking.labels), np.int32)
     scores = np.full((len(ranking), width), -np.inf, np.float32)
     for rows in row_blocks(ranking):
-        mask = unpacked(chosen[rows], ranking.k)
-        places = np.arange(width) < counts[rows, None]  # candidates are in order, so choices are
+        part = chosen.pop(0)
+        mask = unpacked(part, ranking.k)
+        # candidates are in order, so choices are
+        places = np.arange(width) < _ONES[part].sum(axis=1)[:, None]
         ids[rows][places] = ranking.ids[rows][mask]
         scores[rows][places] = ranking.scores[rows][mask]
     return Ranking(ids, scores, ranking.labels)
 
 
-def choices(ranking: Ranking) -> np.ndarray:
+def choices(ranking: Ranking) -> list[np.ndarray]:
     """No candidate of any row chosen."""
-    return np.zeros((len(ranking), (ranking.k + 7) // 8), np.uint8)
+    width = (ranking.k + 7) // 8
+    return [own_pages((len(ranking.ids[rows]), width), np.uint8) for rows in row_blocks(ranking)]
 
 
-def label_sums(ranking: Ranking, values: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+def in_blocks(ranking: Ranking, chosen: np.ndarray) -> list[np.ndarray]:
+    """Choices of all rows in one array, block by block."""
+    return [chosen[rows] for rows in row_blocks(ranking)]
+
+
+def label_sums(ranking: Ranking, values: np.ndarray, chosen: list[np.ndarray] | None) -> np.ndarray:
     """For each label, over the chosen candidates (or all): the sum of values, and how many; (2, m).
 
     Values are float32, or 0 and 1 as uint8.
     """
-    sums = np.zeros((len(ranking.labels), 2))
-    for rows in row_blocks(ranking):
-        some = np.zeros((0, 0), np.uint8) if chosen is None else chosen[rows]
+    sums = own_pages((len(ranking.labels), 2), np.float64)
+    for number, rows in enumerate(row_blocks(ranking)):
+        some = np.zeros((0, 0), np.uint8) if chosen is None else chosen[number]
         _native.decision_sums(ranking.ids[rows], values[rows], some, sums)
     return sums.T
+
+
+def caps_of(caps: int | np.ndarray | None, ranking: Ranking) -> np.ndarray | None:
+    """How many texts each label may be given to, if there is a limit."""
+    if caps is None:
+        return None
+    m = len(ranking.labels)
+    if np.ndim(caps) and np.shape(caps) != (m,):
+        raise ShapeError(f"caps are {np.shape(caps)}, but there are {m} labels")
+    if not (np.asarray(caps) >= 0).all():
+        raise ParameterError("caps must be numbers of texts, 0 or more")
+    limits = np.minimum(np.floor(caps), np.iinfo(np.int32).max).astype(np.int32)
+    return np.ascontiguousarray(np.broadcast_to(limits, (m,)))
+
+
+def plain_rule(ranking: Ranking) -> np.ndarray:
+    """The weights and offsets (2, labels) by which probabilities count as they are."""
+    rule = np.zeros((2, len(ranking.labels)), np.float32)
+    rule[0] = 1
+    return rule
+
+
+def assign(
+    ranking: Ranking, rule: np.ndarray, caps: np.ndarray, k: int, floor: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The candidates of the largest sum by one rule (2, labels) of weights and offsets, where caps
+    hold, within a ten-thousandth of the range of values a label; and the price of each label: what
+    it would have to be worth to one more text."""
+    chosen, prices = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
+    return chosen, prices
 
 
 def check_labels(owner: Decision, learned: int, ranking: Ranking) -> None:
@@ -115,3 +172,21 @@ def price_of(values: np.ndarray, count: int) -> float:
     if count >= len(flat):
         return -np.inf
     return float(np.partition(flat, len(flat) - count - 1)[len(flat) - count - 1])
+
+
+def largest(
+    values: np.ndarray, ids: np.ndarray, count: int, caps: np.ndarray | None = None
+) -> np.ndarray:
+    """The `count` largest of the finite values as a mask, ties to the earlier; of each label no
+    more than its cap."""
+    order = np.argsort(-values, axis=None, kind="stable")
+    order = order[np.isfinite(values.ravel()[order])]
+    if caps is not None:
+        labels = ids.ravel()[order]
+        by_label = np.argsort(labels, kind="stable")
+        sizes = np.bincount(labels, minlength=len(caps))
+        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        order = order[np.sort(by_label[place < np.repeat(caps, sizes)])]
+    mask = np.zeros(values.shape, bool)
+    mask.ravel()[order[:count]] = True
+    return mask

@@ -9,6 +9,14 @@ import numpy as np
 
 from megalabel.base import Check, Decision, integer, number, one_of
 from megalabel.data import Ranking
+from megalabel.decision.shortlists import (
+    CAPS,
+    assign,
+    caps_of,
+    chosen_ranking,
+    in_blocks,
+    plain_rule,
+)
 from megalabel.errors import ParameterError
 
 
@@ -21,6 +29,11 @@ class TopK(Decision):
         Labels of lower probability are left out.
     at_least : int
         So many labels of each row stay even below the threshold, if the row has them and k allows.
+    caps : int or array, optional
+        So many of the rows decided together may be given a label at most; one number, or one for
+        each label. The labels given are those of the largest sum of scores over all rows.
+    candidates : int
+        With caps: how many of the best labels of a row are considered.
 
     Examples
     --------
@@ -35,17 +48,35 @@ class TopK(Decision):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "threshold": one_of(None) | number(0, 1),
         "at_least": integer(0),
+        "caps": CAPS,
+        "candidates": integer(1),
     }
 
-    def __init__(self, threshold: float | None = None, at_least: int = 0) -> None:
+    def __init__(
+        self,
+        threshold: float | None = None,
+        at_least: int = 0,
+        *,
+        caps: int | np.ndarray | None = None,
+        candidates: int = 100,
+    ) -> None:
         self.threshold = threshold
         self.at_least = at_least
+        self.caps = caps
+        self.candidates = candidates
+
+    def shortlist(self, k: int) -> int:
+        """How many labels a text must be ranked: k, and with caps the candidates."""
+        return k if self.caps is None else max(k, self.candidates)
 
     def apply(self, ranking: Ranking, k: int) -> Ranking:
         """The labels to answer with, at most k a row, best first."""
         self.check_parameters()
         if k < 1:
             raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
+        caps = caps_of(self.caps, ranking)
+        if caps is not None:
+            return self._capped(ranking, k, caps)
         top = ranking.top(k)
         if self.threshold is None:
             return top
@@ -53,6 +84,13 @@ class TopK(Decision):
         cut[:, : self.at_least] = False
         ids = np.where(cut, len(top.labels), top.ids)
         return Ranking(ids, np.where(cut, -np.inf, top.scores), top.labels)
+
+    def _capped(self, ranking: Ranking, k: int, caps: np.ndarray) -> Ranking:
+        if self.at_least:
+            raise ParameterError("at_least cannot be promised with caps: a label may be full")
+        floor = -np.inf if self.threshold is None else np.nextafter(self.threshold, -1)
+        chosen = assign(ranking, plain_rule(ranking), caps, k, floor)[0]
+        return chosen_ranking(ranking, in_blocks(ranking, chosen), k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """There is nothing to take back."""

@@ -13,11 +13,17 @@ from megalabel.base import Check, check_array, instance, integer, number, one_of
 from megalabel.data import Ranking
 from megalabel.decision.shortlists import (
     BUDGET,
+    CAPS,
     Shortlisted,
+    assign,
+    caps_of,
     check_budget,
     check_labels,
     chosen_ranking,
+    in_blocks,
     label_sums,
+    largest,
+    packed,
     price_of,
     row_blocks,
 )
@@ -54,6 +60,9 @@ class Weighted(Shortlisted):
         large, and among all labels would find ever more improbable ones.
     budget : "exactly", "at-most" or "expected"
         What k means: k labels a text; up to k, those of a sum above 0; k on average.
+    caps : int or array, optional
+        So many of the texts decided together may be given a label at most; one number, or one for
+        each label. The labels given are those of the largest sum over all texts.
 
     Attributes
     ----------
@@ -77,6 +86,7 @@ class Weighted(Shortlisted):
         | instance(np.ndarray),
         "candidates": integer(1),
         "budget": BUDGET,
+        "caps": CAPS,
     }
 
     weights_: np.ndarray
@@ -91,6 +101,7 @@ class Weighted(Shortlisted):
         propensities: Any = None,
         candidates: int = 100,
         budget: str = "exactly",
+        caps: int | np.ndarray | None = None,
     ) -> None:
         self.weights = weights
         self.offsets = offsets
@@ -98,6 +109,7 @@ class Weighted(Shortlisted):
         self.propensities = propensities
         self.candidates = candidates
         self.budget = budget
+        self.caps = caps
 
     @property
     def learns(self) -> bool:
@@ -154,11 +166,20 @@ class Weighted(Shortlisted):
         check_budget(ranking, k)
         check_labels(self, len(self.weights_), ranking)
         expected = self.budget == "expected"
-        offsets, width, floor = self.offsets_, k, 0.0 if self.budget == "at-most" else -np.inf
-        if expected:
-            width, floor = max(1, ranking.k), expected_price(ranking, self.weights_, offsets, k)
-        chosen = choose(ranking, self.weights_, offsets, width, floor)
-        return chosen_ranking(ranking, chosen, None if expected else k)
+        width, floor = k, 0.0 if self.budget == "at-most" else -np.inf
+        rule = np.stack([self.weights_[:, 0], self.offsets_[:, 0]])
+        caps = caps_of(self.caps, ranking)
+        if expected and caps is not None:
+            sums = rule_values(ranking, rule)
+            chosen = packed(largest(sums, ranking.ids, k * len(ranking), caps))
+        elif caps is not None:
+            chosen = assign(ranking, rule, caps, k, floor)[0]
+        else:
+            if expected:
+                width = max(1, ranking.k)
+                floor = price_of(rule_values(ranking, rule), k * len(ranking))
+            chosen = choose(ranking, self.weights_, self.offsets_, width, floor)
+        return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the weights back."""
@@ -206,15 +227,15 @@ def rule_sums(
     return sums.T
 
 
-def expected_price(ranking: Ranking, weights: np.ndarray, offsets: np.ndarray, k: int) -> float:
-    """What weight times probability plus offset must exceed for k labels a text on average."""
+def rule_values(ranking: Ranking, rule: np.ndarray) -> np.ndarray:
+    """Weight times probability plus offset of every candidate, -infinity for padding."""
     sums = np.full(ranking.ids.shape, -np.inf)
     for rows in row_blocks(ranking):
         present = ranking.ids[rows] < len(ranking.labels)
         ids = ranking.ids[rows][present]
         p = ranking.scores[rows][present].astype(np.float64)
-        sums[rows][present] = weights[ids, 0].astype(np.float64) * p + offsets[ids, 0]
-    return price_of(sums, k * len(ranking))
+        sums[rows][present] = rule[0, ids].astype(np.float64) * p + rule[1, ids]
+    return sums
 
 
 def _counts(
