@@ -85,13 +85,15 @@ def chosen_ranking(ranking: Ranking, chosen: list[np.ndarray], k: int | None = N
     """
     counts = (int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen)
     width = max(counts, default=1) if k is None else min(k, ranking.k)
-    ids = np.full((len(ranking), width), len(ranking.labels), np.int32)
-    scores = np.full((len(ranking), width), -np.inf, np.float32)
+    # not filled at once: memory counts when it is first written to
+    ids = np.empty((len(ranking), width), np.int32)
+    scores = np.empty((len(ranking), width), np.float32)
     for rows in row_blocks(ranking):
         part = chosen.pop(0)
         mask = unpacked(part, ranking.k)
         # candidates are in order, so choices are
         places = np.arange(width) < _ONES[part].sum(axis=1)[:, None]
+        ids[rows], scores[rows] = len(ranking.labels), -np.inf
         ids[rows][places] = ranking.ids[rows][mask]
         scores[rows][places] = ranking.scores[rows][mask]
     return Ranking(ids, scores, ranking.labels)
