@@ -16,11 +16,6 @@
 
 namespace megalabel::decision {
 
-struct Assignment {
-    std::vector<std::uint8_t> bits;  // the choices
-    std::vector<double> prices;      // of each label, 0 where it has room
-};
-
 // Gives rows the candidates whose weight * probability + offset sum to the most, within the budget
 // of each row and the cap of each label, by an auction (Bertsekas 1988): a row bids for its best
 // labels as much as they are worth to it beyond what it would have to do with instead, and a label
@@ -44,13 +39,13 @@ class Auction {
         if (weights.size() != shortlist.labels || offsets.size() != weights.size() ||
             caps.size() != weights.size())
             throw std::invalid_argument("weights, offsets or caps differ from labels in number");
-        found_.bits.resize(shortlist.rows * stride_);
-        found_.prices.resize(shortlist.labels);
+        bits_.resize(shortlist.rows * stride_);
+        prices_.resize(shortlist.labels);
     }
 
-    Assignment run() {
+    std::vector<std::uint8_t> run() {
         const std::size_t rows = shortlist_.rows;
-        if (rows == 0 || shortlist_.width == 0 || shortlist_.labels == 0) return std::move(found_);
+        if (rows == 0 || shortlist_.width == 0 || shortlist_.labels == 0) return std::move(bits_);
         find_scale();
         std::vector<std::uint8_t> turns(rows);
         std::deque<std::uint32_t> waiting;
@@ -65,7 +60,7 @@ class Auction {
             bid(row, turns[row] == patience, waiting);
             if (done % at_once == 0) give_way();
         }
-        return std::move(found_);
+        return std::move(bits_);
     }
 
   private:
@@ -103,7 +98,7 @@ class Auction {
 
     // Fills the free places of a row; whom it outbids waits.
     void bid(std::size_t row, bool humble, std::deque<std::uint32_t>& waiting) {
-        const Choices chosen{found_.bits, stride_};
+        const Choices chosen{bits_, stride_};
         score(row);
         std::size_t free = budget_.k;
         chosen.each(row, [&](std::size_t j) {
@@ -117,7 +112,7 @@ class Auction {
             if (caps_[id] <= 0 || (humble && full))
                 values_[j] = -std::numeric_limits<double>::infinity();
             else
-                values_[j] -= found_.prices[id];
+                values_[j] -= prices_[id];
         }
         // one more than can be had: what the others are weighed against
         const auto best = selection_.best(values_, {free + 1, nothing_});
@@ -125,7 +120,7 @@ class Auction {
         for (std::size_t i = 0; i < std::min(free, best.size()); ++i) {
             const auto [value, j] = best[i];
             const std::uint32_t id = shortlist_.id(row, j);
-            const double price = found_.prices[id] + (value - instead) + raise_;
+            const double price = prices_[id] + (value - instead) + raise_;
             chosen.flip(row, j);
             if (const auto out = take(id, {price, static_cast<std::uint32_t>(row)});
                 out != nobody) {
@@ -152,7 +147,7 @@ class Auction {
             out = bids.back().second;
             bids.pop_back();
         }
-        if (given_[id] == caps_[id]) found_.prices[id] = std::max(0.0, bids.front().first);
+        if (given_[id] == caps_[id]) prices_[id] = std::max(0.0, bids.front().first);
         return out;
     }
 
@@ -161,7 +156,8 @@ class Auction {
     std::span<const std::int32_t> caps_;
     Budget budget_;
     std::size_t stride_;
-    Assignment found_;
+    std::vector<std::uint8_t> bits_;
+    std::vector<double> prices_;  // 0 where a label has room
     std::vector<std::int32_t> given_;
     std::vector<std::vector<Bid>> bids_;
     std::vector<double> values_;
@@ -169,9 +165,9 @@ class Auction {
     double raise_ = 0, nothing_ = 0;
 };
 
-inline Assignment assign(const Shortlist& shortlist, std::span<const float> weights,
-                         std::span<const float> offsets, std::span<const std::int32_t> caps,
-                         Budget budget) {
+inline std::vector<std::uint8_t> assign(const Shortlist& shortlist, std::span<const float> weights,
+                                        std::span<const float> offsets,
+                                        std::span<const std::int32_t> caps, Budget budget) {
     return Auction(shortlist, weights, offsets, caps, budget).run();
 }
 

@@ -24,7 +24,6 @@ from megalabel.decision.shortlists import (
     BUDGET,
     CAPS,
     Shortlisted,
-    assign,
     caps_of,
     check_budget,
     check_labels,
@@ -45,7 +44,7 @@ _REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length i
 _PATIENCE = 3  # rules in a row, by ever sharper slopes, that gain nothing
 # in which (tp, fp, fn, tn) move when hits are added, and when texts are given the label in vain
 _DIRECTIONS = np.array([[1.0, -1.0, -1.0, 1.0], [0.0, 1.0, 0.0, -1.0]])
-_RAISE, _PROHIBITIVE = 1e-4, 1e4  # of the price of a label that is still given too often
+_RAISE, _PROHIBITIVE = 1e-6, 1e4  # of the price of a label that is still given too often
 
 
 class FrankWolfe(Shortlisted):
@@ -71,7 +70,8 @@ class FrankWolfe(Shortlisted):
         What k means: k labels a text; up to k, those that do the objective good; k on average.
     caps : int or array, optional
         So many of the texts learned from may be given a label at most, that is the same share of
-        other texts on average; one number, or one for each label.
+        other texts on average; one number, or one for each label. With budget "expected" only:
+        otherwise what one text is given depends on what others have left.
     truth : "probabilities" or "labels"
         What the confusion entries are counted with. Calibrated probabilities know of more labels
         than a sample of texts carries.
@@ -166,6 +166,11 @@ class FrankWolfe(Shortlisted):
         metric = metric_of(self.metric)
         if is_coverage(metric):
             raise ParameterError("FrankWolfe cannot take coverage; BlockCoordinateAscent can")
+        if self.caps is not None and self.budget != "expected":
+            raise ParameterError(
+                'FrankWolfe can keep caps with budget="expected" only; BlockCoordinateAscent and '
+                "Weighted, which decide texts together, with any"
+            )
         if self.truth == "labels" and Y is None:
             raise ParameterError('truth="labels" needs the labels Y of the texts')
         problem = _Problem(self, metric, ranking, Y if self.truth == "labels" else None)
@@ -338,34 +343,27 @@ class _Problem:
     def priced(self, rule: np.ndarray) -> np.ndarray:
         """With the price at which k labels a text are given on average, if asked for, and those
         at which no label is given too often."""
-        if self.rule.budget == "expected":
-            values, count = rule_values(self.ranking, rule), self.rule.k * len(self.ranking)
-            if self.caps is not None:
-                kept = largest(values, self.ranking.ids, count, self.caps)
-                rule[1] -= self._lowest_prices(values, kept)
-            else:
-                price = price_of(values, count)
-                rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
-        elif self.caps is not None:
-            rule[1] -= assign(self.ranking, rule, self.caps, self.width, self.floor)[1]
-        if self.caps is not None:
-            self._hold_caps(rule)
+        if self.rule.budget != "expected":
+            return rule
+        values, count = rule_values(self.ranking, rule), self.rule.k * len(self.ranking)
+        if self.caps is None:
+            price = price_of(values, count)
+            rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
+            return rule
+        kept = largest(values, self.ranking.ids, count, self.caps)
+        prices = np.full(len(self.caps), np.inf)
+        np.minimum.at(prices, self.ranking.ids[kept], values[kept])
+        rule[1] -= np.nextafter(prices, -np.inf, where=np.isfinite(prices), out=prices)
+        self._hold_caps(rule, self.caps)
         return rule
 
-    def _lowest_prices(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """What a candidate of each label must exceed to be among those kept."""
-        prices = np.full(len(self.positives), np.inf)
-        np.minimum.at(prices, self.ranking.ids[kept], values[kept])
-        below = np.nextafter(prices.astype(np.float32), np.float32(-np.inf))
-        return np.where(np.isfinite(prices), below, np.inf)
-
-    def _hold_caps(self, rule: np.ndarray) -> None:
-        """Raise the prices of labels that are given too often: those to which several texts are
-        equal are either given to all of them or to none."""
+    def _hold_caps(self, rule: np.ndarray, caps: np.ndarray) -> None:
+        """Raise the prices of labels that are given too often still: texts to which a label is
+        worth the same are all given it or none, and float32 rounds."""
         step = _RAISE
         while True:
             given = rule_sums(self.ranking, self.values, rule, self.width, self.floor)[1]
-            over = given > self.caps
+            over = given > caps
             if not over.any():
                 return
             rule[1, over] -= step if step < _PROHIBITIVE else np.inf

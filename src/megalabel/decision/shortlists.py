@@ -144,12 +144,11 @@ def plain_rule(ranking: Ranking) -> np.ndarray:
 
 def assign(
     ranking: Ranking, rule: np.ndarray, caps: np.ndarray, k: int, floor: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> list[np.ndarray]:
     """The candidates of the largest sum by one rule (2, labels) of weights and offsets, where caps
-    hold, within a ten-thousandth of the range of values a label; and the price of each label: what
-    it would have to be worth to one more text."""
-    chosen, prices = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
-    return chosen, prices
+    hold: within a ten-thousandth of the range of values for each label given."""
+    chosen = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
+    return in_blocks(ranking, chosen)
 
 
 def check_labels(owner: Decision, learned: int, ranking: Ranking) -> None:

@@ -14,7 +14,6 @@ from megalabel.decision.shortlists import (
     assign,
     caps_of,
     chosen_ranking,
-    in_blocks,
     plain_rule,
 )
 from megalabel.errors import ParameterError
@@ -89,8 +88,7 @@ class TopK(Decision):
         if self.at_least:
             raise ParameterError("at_least cannot be promised with caps: a label may be full")
         floor = -np.inf if self.threshold is None else np.nextafter(self.threshold, -1)
-        chosen = assign(ranking, plain_rule(ranking), caps, k, floor)[0]
-        return chosen_ranking(ranking, in_blocks(ranking, chosen), k)
+        return chosen_ranking(ranking, assign(ranking, plain_rule(ranking), caps, k, floor), k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """There is nothing to take back."""

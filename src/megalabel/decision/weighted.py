@@ -169,17 +169,18 @@ class Weighted(Shortlisted):
         width, floor = k, 0.0 if self.budget == "at-most" else -np.inf
         rule = np.stack([self.weights_[:, 0], self.offsets_[:, 0]])
         caps = caps_of(self.caps, ranking)
-        if expected and caps is not None:
-            sums = rule_values(ranking, rule)
-            chosen = packed(largest(sums, ranking.ids, k * len(ranking), caps))
+        if caps is not None and not expected:
+            chosen = assign(ranking, rule, caps, k, floor)
         elif caps is not None:
-            chosen = assign(ranking, rule, caps, k, floor)[0]
+            kept = largest(rule_values(ranking, rule), ranking.ids, k * len(ranking), caps)
+            chosen = in_blocks(ranking, packed(kept))
         else:
             if expected:
                 width = max(1, ranking.k)
                 floor = price_of(rule_values(ranking, rule), k * len(ranking))
-            chosen = choose(ranking, self.weights_, self.offsets_, width, floor)
-        return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
+            found = choose(ranking, self.weights_, self.offsets_, width, floor)
+            chosen = in_blocks(ranking, found)
+        return chosen_ranking(ranking, chosen, None if expected else k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the weights back."""
