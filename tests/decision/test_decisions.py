@@ -22,6 +22,7 @@ from megalabel.decision import (
     Weighted,
     measure,
     pareto,
+    shortlists,
 )
 from megalabel.decision.metric import metric_of
 from megalabel.decision.weighted import rule_sums
@@ -66,13 +67,20 @@ def top(scores: np.ndarray, k: int) -> np.ndarray:
     return given
 
 
-def slow_ascent(name: str, eta: np.ndarray, k: int, seed: int, passes: int) -> np.ndarray:
+def slow_ascent(
+    name: str, eta: np.ndarray, k: int, seed: int, passes: int, block: int
+) -> np.ndarray:
     """Block coordinate ascent with every value computed from scratch."""
     n, m = eta.shape
     random = np.random.default_rng(seed)
     given = top(eta, k)
     for _ in range(passes):
-        for i in random.permutation(n):
+        starts = range(0, n, block)
+        order = [
+            starts[b] + random.permutation(min(block, n - starts[b]))
+            for b in random.permutation(len(starts))
+        ]
+        for i in np.concatenate(order):
             gains = np.empty(m)
             for j in range(m):
                 outcomes = []
@@ -87,10 +95,44 @@ def slow_ascent(name: str, eta: np.ndarray, k: int, seed: int, passes: int) -> n
 
 
 @pytest.mark.parametrize("name", [*METRICS, "macro-f2"])
-def test_ascent_is_that_of_the_slow_twin(name):
+@pytest.mark.parametrize("block", [25, 4])
+def test_ascent_is_that_of_the_slow_twin(name, block, monkeypatch):
+    monkeypatch.setattr(shortlists, "_CELLS", 8 * block)
     eta = seeded(25, 8)
     decided = BlockCoordinateAscent(name, passes=2, tolerance=0, seed=3).apply(ranked(eta), 2)
-    np.testing.assert_array_equal(stored(decided), slow_ascent(name, eta, 2, 3, 2))
+    np.testing.assert_array_equal(stored(decided), slow_ascent(name, eta, 2, 3, 2, block))
+
+
+def slow_stream(name: str, eta: np.ndarray, k: int, smoothing: float) -> np.ndarray:
+    """Each text by the gradient of the metric at what was decided before."""
+    chosen = np.zeros(eta.shape, bool)
+    sums = smoothing * np.array([1.0, 2.0, 2.0])[:, None] * np.ones((1, eta.shape[1]))
+    for i, p in enumerate(eta):
+        (tp, given_, positives), t = sums, i + 1 + 4 * smoothing
+        at = np.array([tp, given_ - tp, positives - tp, t - given_ - positives + tp]) / t
+        moves = np.array([p, 1 - p, -p, p - 1])
+        slopes = (np.array(metric_of(name).gradient(*at)) * moves).sum(axis=0)
+        chosen[i] = top(slopes[None], k)[0]
+        sums += [p * chosen[i], chosen[i], p]
+    return chosen
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_a_stream_is_decided_as_by_the_slow_twin(name, monkeypatch):
+    monkeypatch.setattr(shortlists, "_CELLS", 8 * 7)
+    eta = seeded(60, 8)
+    decided = Online(name, smoothing=0.3).apply(ranked(eta), 2)
+    np.testing.assert_array_equal(stored(decided), slow_stream(name, eta, 2, 0.3))
+
+
+def test_blocks_do_not_matter_to_rules_for_single_texts(monkeypatch):
+    ranking = ranked(seeded(100, 9))
+    rules = [FrankWolfe(k=2).fit(ranking), Weighted("logarithm", budget="expected").fit(ranking)]
+    rules += [TopK(caps=15), Weighted("logarithm", caps=15, budget="expected").fit(ranking)]
+    whole = [rule.apply(ranking, 2).ids for rule in rules]
+    monkeypatch.setattr(shortlists, "_CELLS", 9 * 7)
+    for rule, ids in zip(rules, whole, strict=True):
+        np.testing.assert_array_equal(rule.apply(ranking, 2).ids, ids)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -242,7 +284,7 @@ def test_budgets():
 
 
 @pytest.mark.parametrize("caps", [40, np.arange(30) + 20])
-def test_caps_hold(caps):
+def test_ascent_under_caps(caps):
     ranking = ranked(seeded())
     run = BlockCoordinateAscent("macro-recall", caps=caps).run(ranking, 2)
     assert (stored(run.ranking).sum(axis=0) <= caps).all()
