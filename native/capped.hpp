@@ -47,7 +47,10 @@ class Auction {
         const std::size_t rows = shortlist_.rows;
         if (rows == 0 || shortlist_.width == 0 || shortlist_.labels == 0) return std::move(bits_);
         find_scale();
-        std::vector<std::uint8_t> turns(rows);
+        // where there is not room for all, prices rise by the smallest raise; few rows can wait
+        const auto patience =
+            static_cast<std::uint32_t>(std::max(least_patience, most_turns / rows));
+        std::vector<std::uint32_t> turns(rows);
         std::deque<std::uint32_t> waiting;
         for (std::size_t row = 0; row < rows; ++row) {
             bid(row, false, waiting);
@@ -64,7 +67,7 @@ class Auction {
     }
 
   private:
-    static constexpr std::uint8_t patience = 250;
+    static constexpr std::size_t least_patience = 250, most_turns = 1 << 22;
     static constexpr std::size_t at_once = 1 << 12;
     using Bid = std::pair<double, std::uint32_t>;  // and the row
 
