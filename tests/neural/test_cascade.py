@@ -11,9 +11,9 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural import CascadeClassifier, PretrainedEncoder, Trainer
-from megalabel.neural import cascade_network as network_module
 from megalabel.neural.batches import Batches
 from megalabel.neural.cascade_network import Cascade, Shape
+from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.targets import Targets
 
 CPU = torch.device("cpu")
@@ -68,7 +68,7 @@ def random_targets(rows, labels, seed=0):
 def test_with_every_cluster_in_the_beam_scores_are_a_whole_product(
     module, tokens, monkeypatch, dense
 ):
-    monkeypatch.setattr(network_module, "_DENSE", dense)
+    monkeypatch.setattr(shortlist_module, "_DENSE", dense)
     network, tree = cascade(module, beams=(4, 16))
     vectors = network.vectors(tokens.batch(np.arange(9), CPU))
     parts = vectors.split([8, 32, 32], 1)
@@ -88,7 +88,7 @@ def test_with_every_cluster_in_the_beam_scores_are_a_whole_product(
 
 @pytest.mark.parametrize("dense", [0, 64])
 def test_only_candidates_have_a_gradient(module, tokens, monkeypatch, dense):
-    monkeypatch.setattr(network_module, "_DENSE", dense)
+    monkeypatch.setattr(shortlist_module, "_DENSE", dense)
     network, _ = cascade(module, beams=(1, 1))
     Y = csr_matrix(np.eye(5, 45, dtype=np.float32))
     batch = Batches(tokens[np.arange(5)], Y, 5, 0, CPU).of(np.arange(5))

@@ -26,6 +26,7 @@ from megalabel.neural.batches import Batches
 from megalabel.neural.cascade_network import Cascade
 from megalabel.neural.classifier import encoded
 from megalabel.neural.encoders.bag import ResidualBlock
+from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.staged import ShortlistModel, nearest
 
 BAG = BagEncoder(width=12, residual=None)
@@ -196,7 +197,7 @@ def test_empty_texts_one_label_and_one_text(words):
 
 
 def test_many_labels_learn_by_sparse_steps(words, corpus, monkeypatch):
-    monkeypatch.setattr(staged_module, "_SPARSE", 1)
+    monkeypatch.setattr(shortlist_module, "SPARSE", 1)
     assert fit(words, corpus).rank(words, 3).present.all()
 
 

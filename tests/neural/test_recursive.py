@@ -9,11 +9,12 @@ from megalabel import checkpoints, store
 from megalabel.errors import DataError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll
-from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer, recursive
+from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer
 from megalabel.neural.heads import ShortlistHead
+from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.recursive import _Level, _LevelModel
-from megalabel.neural.shortlists import best, children, thinned
+from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.targets import Targets
 from megalabel.neural.views import Views, joined
 
@@ -55,7 +56,9 @@ def level(random, rows=60, labels=40, beam=2):
 def test_what_is_true_is_always_active_and_others_up_to_the_limit(random, most):
     found, tree, _ = level(random, beam=3)
     numbers = children(found.parents, found.starts)
-    active = thinned(numbers, found.targets, most, random)
+    candidates = Candidates(found.parents, found.starts, torch.device("cpu"))
+    rows = np.arange(len(numbers))
+    active = candidates.some_of(rows, Targets.from_csr(found.targets), most).numpy()
     for row in range(len(numbers)):
         chosen = active[row][active[row] >= 0]
         true = found.targets[row].indices
@@ -142,7 +145,7 @@ class Interrupted(Exception):
 def test_an_interrupted_training_goes_on_to_the_same_end(
     encoder, views, corpus, tmp_path, monkeypatch, when, sparse
 ):
-    monkeypatch.setattr(recursive, "_SPARSE", 1 if sparse else 1000)
+    monkeypatch.setattr(shortlist_module, "SPARSE", 1 if sparse else 1000)
 
     def fit():
         model = made(encoder, arity=4, max_leaf=2)

@@ -23,8 +23,9 @@ from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
 from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads.base import best
+from megalabel.neural.heads.shortlist import SPARSE, without_padding
 from megalabel.neural.losses import BCE
-from megalabel.neural.shortlists import children, filled
+from megalabel.neural.shortlists import Candidates, filled
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
 
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 64  # texts whose nodes are scored together
 _PAIRS = 1 << 18  # texts times nodes whose vectors are held at a time, where all nodes are scored
-_SPARSE = 200_000  # nodes from which on a step updates only those that it has seen
 
 
 class AttentionClassifier(NeuralClassifier):
@@ -247,20 +247,18 @@ class AttentionClassifier(NeuralClassifier):
         probabilities times those of the parents. Nodes that are not `seen` have none."""
         device = next(model.parameters()).device
         order = np.argsort(lengths_of(X), kind="stable")
+        candidates = None if parents is None else level.candidates(parents, device)
         allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []
         with progress("scoring", len(order)) as bar, self.training.arithmetic():
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE]
                 inputs = rows_on(X, rows, device)
-                if parents is None:
+                if candidates is None:
                     sure = torch.sigmoid(model.scores(inputs).float())
                     numbers = torch.arange(level.size, device=device).expand_as(sure)
                 else:
-                    numbers, above = (
-                        torch.from_numpy(array).to(device)
-                        for array in level.candidates(parents[rows])
-                    )
+                    numbers, above = candidates.all_of(rows)
                     sure = torch.sigmoid(model.scores(inputs, numbers).float()) * above
                 there = numbers >= 0
                 if allowed is not None:
@@ -342,14 +340,9 @@ class _Level:
                 true.data[:] = 1
                 self.parents = predicted.maximum(true)
 
-    def candidates(self, parents: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-        """The children of each row's parents, -1 where there is none, and their parents' scores."""
-        numbers = children(parents, self._starts)
-        above = np.zeros(numbers.shape, np.float32)
-        above[numbers >= 0] = np.repeat(parents.data, np.diff(self._starts)[parents.indices])
-        if self._labels is not None:
-            numbers = np.where(numbers >= 0, self._labels[numbers], -1)
-        return numbers.astype(np.int64, copy=False), above
+    def candidates(self, parents: csr_matrix, device: torch.device) -> Candidates:
+        """The children of each row's parents."""
+        return Candidates(parents, self._starts, device, self._labels)
 
 
 class AttentionModel(nn.Module):
@@ -358,10 +351,11 @@ class AttentionModel(nn.Module):
     def __init__(self, encoder: EncoderModule, hidden: Sequence[int], level: _Level) -> None:
         super().__init__()
         self.encoder = encoder
-        sparse = level.depth > 0 and level.size > _SPARSE
+        sparse = level.depth > 0 and level.size > SPARSE
         self.attention = LabelAttention(encoder.state_width, level.size, hidden, sparse=sparse)
         self.loss = BCE(reduction="mean")
         self._level = level
+        self._candidates: Candidates | None = None
         self.rows = np.empty(0, np.int64)
         """The numbers, in the level, of the rows that are trained on."""
 
@@ -376,8 +370,9 @@ class AttentionModel(nn.Module):
         if parents is None:
             targets = batch.targets.dense(0, self._level.size)
             return self.loss(self.scores(batch.inputs), targets).mean()
-        numbers, _ = self._level.candidates(parents[self.rows[batch.rows]])
-        shortlist = torch.from_numpy(numbers).to(batch.targets.device)
+        if self._candidates is None:
+            self._candidates = self._level.candidates(parents, batch.targets.device)
+        shortlist, _ = self._candidates.all_of(self.rows[batch.rows])
         scores = self.scores(batch.inputs, shortlist)
         return self.loss(scores, batch.targets.of(shortlist), mask=shortlist >= 0).mean()
 
@@ -425,7 +420,7 @@ class LabelAttention(nn.Module):
         """Scores (rows, labels) of all labels, or of a shortlist (rows, candidates) that has -1
         where there is none; states are (rows, tokens, width), real where the mask says so."""
         if shortlist is not None:
-            return self._scores(states, mask, self.queries(shortlist.clamp(min=0)))
+            return self._scores(states, mask, self.queries(without_padding(shortlist)))
         chunks = torch.split(self.queries.weight, max(1, _PAIRS // len(states)))
         if len(chunks) == 1 or not torch.is_grad_enabled():
             return torch.cat([self._scores(states, mask, chunk) for chunk in chunks], 1)

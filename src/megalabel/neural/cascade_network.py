@@ -15,10 +15,10 @@ from megalabel.labels import LabelTree
 from megalabel.neural.batches import Batch
 from megalabel.neural.encoders import EncoderModule, pooled
 from megalabel.neural.heads.base import best
+from megalabel.neural.heads.shortlist import shortlisted
 from megalabel.neural.losses import BCE
 from megalabel.neural.targets import Targets
 
-_DENSE = 64  # up to so many nodes a candidate, scoring all of them is faster than fetching some
 _NONE = 0x7FFFFFFF  # a number behind all labels'
 _SURELY = 1e6  # added to the scores of what is true: it comes before everything else
 
@@ -88,8 +88,9 @@ class Cascade(nn.Module):
     def vectors(self, inputs: Any) -> Tensor:
         """What all levels see of each text, side by side: (rows, width)."""
         seen = self._seen(inputs)
-        if self.detached and self.training and self.batches < self.detached:
-            seen[-1] = seen[-1].detach()
+        if self.detached and self.training:
+            still = self.batches < self.detached
+            seen[-1] = torch.where(still, seen[-1].detach(), seen[-1])
         return torch.cat([level.narrowed(x) for level, x in zip(self.heads, seen, strict=True)], 1)
 
     def _seen(self, inputs: Any) -> list[Tensor]:
@@ -151,7 +152,7 @@ class Cascade(nn.Module):
                     true.dense(0, level.nodes) if shortlist is None else true.of(shortlist)
                 )
                 order = order + _SURELY * (scored.truth > 0)
-                wanted = max(wanted, int(true.indptr.diff().max()))
+                wanted = max(wanted, targets.most)
             yield scored
             if t + 1 < len(self.heads):
                 likely = order.topk(min(wanted, order.shape[1]), 1).indices
@@ -161,8 +162,7 @@ class Cascade(nn.Module):
 
     def targets(self, targets: Targets, t: int) -> Targets:
         """The nodes of a level that each text belongs to."""
-        nodes = getattr(self, f"node_{t}")[targets.indices]
-        return Targets(targets.indptr, nodes, targets.values, self.heads[t].nodes)
+        return targets.grouped(getattr(self, f"node_{t}"), self.heads[t].nodes)
 
 
 @dataclass
@@ -218,16 +218,9 @@ class LevelHead(nn.Module):
 
     def forward(self, features: Tensor, shortlist: Tensor | None, places: Tensor | None) -> Scored:
         if shortlist is None:
-            return Scored(self._all(features), None, None, None)
+            scores = functional.linear(features, self.weights, self.bias)
+            return Scored(scores, None, None, None)
         mask = shortlist >= 0
         at = shortlist.clamp(min=0)
-        if self.nodes <= _DENSE * at.shape[1]:
-            scores = self._all(features).gather(1, at)
-        else:
-            fetched = functional.embedding(at, self.weights)
-            bias = functional.embedding(at, self.bias[:, None])[..., 0]
-            scores = torch.einsum("bd,bsd->bs", features, fetched) + bias
+        scores = shortlisted(features, self.weights, self.bias[:, None], at)
         return Scored(scores, shortlist, mask, places)
-
-    def _all(self, features: Tensor) -> Tensor:
-        return functional.linear(features, self.weights, self.bias)

@@ -25,15 +25,13 @@ from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.losses import SquaredHinge
-from megalabel.neural.shortlists import best, children, thinned
-from megalabel.neural.tokens import on_device
+from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
 
 log = logging.getLogger(__name__)
 
 _SOLVER: dict[str, Any] = {"loss": "squared-hinge", "eps": 0.1, "bias": 1.0}
-_SPARSE = 200_000  # nodes from which on a step updates only those that it has seen
 _SCORED = 8192  # rows whose nodes are scored at a time
 
 
@@ -196,19 +194,14 @@ class RecursiveClassifier(NeuralClassifier):
         """Fine-tune the encoder on the nodes of a level."""
         negative = 1.0 if self.relevance == "counts" else self.negative_weight
         loss = SquaredHinge(relevance=True, negative_weights=negative, reduction="mean")
-        head = ShortlistHead(
-            module.width,
-            level.size,
-            loss,
-            sparse=level.size > _SPARSE,
-            seed=self.seed + level.depth,
-        )
+        head = ShortlistHead(module.width, level.size, loss, seed=self.seed + level.depth)
         if self.bootstrap == "linear":
             level.solve(head, csr_matrix(vectors))
         targets = level.targets
         if self.relevance == "shares":
             targets = scaled_rows(targets, "l1")
-        model = _LevelModel(module, head, level, self.dropout, self.max_active, self.training.seed)
+        device = self.training.torch_device
+        model = _LevelModel(module, head, level, self.dropout, self.max_active, device)
         rows, judged = held_out_rows(len(X), self.validation, self.seed)
         model.rows = rows
         evaluate = None
@@ -216,7 +209,7 @@ class RecursiveClassifier(NeuralClassifier):
 
             def evaluate() -> float:
                 made = torch.from_numpy(encoded(module, X.tokens[judged], self.training))
-                return level.precision(head, made.to(self.training.torch_device), judged)
+                return level.precision(head, made.to(device), judged)
 
         self.training.fit(
             model,
@@ -294,8 +287,8 @@ class _Level:
 
     def precision(self, head: ShortlistHead, vectors: Tensor, rows: np.ndarray) -> float:
         """P@1 among the nodes that the level above leads to."""
-        shortlist = torch.from_numpy(children(self.predicted, self.starts, rows))
-        _, found = head.top_k(vectors, 1, shortlist.to(vectors.device))
+        shortlist, _ = Candidates(self.predicted, self.starts, vectors.device).all_of(rows)
+        _, found = head.top_k(vectors, 1, shortlist)
         return precision_at(found.cpu().numpy(), self.targets[rows])
 
 
@@ -309,21 +302,18 @@ class _LevelModel(nn.Module):
         level: _Level,
         dropout: float,
         max_active: int,
-        seed: int,
+        device: torch.device,
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.dropout = encoder, head, nn.Dropout(dropout)
-        self._level, self._most, self._seed = level, max_active, seed
+        self._candidates = Candidates(level.parents, level.starts, device)
+        self._most = max_active
         self.rows = np.arange(level.targets.shape[0])
         """The numbers, in the level, of the rows that are trained on."""
 
     def forward(self, batch: Batch) -> Tensor:
         rows = self.rows[batch.rows]
-        numbers = children(self._level.parents, self._level.starts, rows)
-        seed = (self._seed, *torch.randint(2**31, (1,)).tolist())
-        random = np.random.default_rng(seed)
-        numbers = thinned(numbers, self._level.targets[rows], self._most, random)
-        shortlist = on_device(torch.from_numpy(numbers), batch.targets.device)
+        shortlist = self._candidates.some_of(rows, batch.targets, self._most)
         features = self.dropout(self.encoder(batch.inputs))
         loss: Tensor = self.head(features, batch.targets, shortlist)
         return loss

@@ -25,12 +25,12 @@ from megalabel.neural.heads import DenseHead, ShortlistHead
 from megalabel.neural.heads.base import best, best_of_chunks
 from megalabel.neural.losses import BCE
 from megalabel.neural.shortlists import filled
+from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
 
 _SCORES = 1 << 24  # scores held at a time
 _ROWS = 256  # rows whose shortlists are found and scored at a time
-_SPARSE = 200_000  # labels from which on a step updates only those that it has seen
 
 
 class StagedClassifier(NeuralClassifier):
@@ -217,13 +217,7 @@ class StagedClassifier(NeuralClassifier):
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             block = ResidualBlock(module.width, self.dropout, "sum")
-        head = ShortlistHead(
-            module.width,
-            Y.shape[1],
-            BCE(reduction="mean"),
-            sparse=Y.shape[1] > _SPARSE,
-            seed=self.seed,
-        )
+        head = ShortlistHead(module.width, Y.shape[1], BCE(reduction="mean"), seed=self.seed)
         # at first every label is as likely as it is frequent where it is looked at
         looked = np.bincount(shortlists[shortlists >= 0], minlength=Y.shape[1])
         counts = self.label_counts_
@@ -289,7 +283,7 @@ class ShortlistModel(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         near = torch.from_numpy(self._shortlists[batch.rows].astype(np.int64))
-        near = near.to(batch.targets.device)
+        near = on_device(near, batch.targets.device)
         # true labels are all there, and once
         near = near.masked_fill(batch.targets.of(near) > 0, -1)
         true, _, there = batch.targets.padded()

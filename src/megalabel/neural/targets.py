@@ -6,8 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from megalabel.neural.tokens import on_device
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -62,13 +65,29 @@ class Targets:
         self.rows = rows
         self.indices = indices
         self.values = values
+        self.most = int(self.indptr.diff().max()) if len(self) else 0
+        """How many labels a row has at most; known on the host."""
 
     @classmethod
     def from_csr(cls, matrix: csr_matrix, device: torch.device | str = "cpu") -> Self:
-        """Those of a sparse matrix (texts, labels)."""
-        parts = (matrix.indptr, matrix.indices, matrix.data)
-        indptr, indices, values = (torch.tensor(part) for part in parts)
-        return cls(indptr, indices, values, matrix.shape[1]).to(device)
+        """Those of a sparse matrix (texts, labels); a GPU takes them while the host goes on."""
+        device = torch.device(device)
+        counts = np.diff(matrix.indptr)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        keys = rows * matrix.shape[1] + matrix.indices
+        if not (keys[1:] > keys[:-1]).all() or matrix.indices.max(initial=0) >= matrix.shape[1]:
+            parts = (matrix.indptr, matrix.indices, matrix.data)
+            indptr, indices, values = (torch.tensor(part) for part in parts)
+            return cls(indptr, indices, values, matrix.shape[1]).to(device)
+        made = cls.__new__(cls)
+        made.labels, made.most = int(matrix.shape[1]), int(counts.max(initial=0))
+        numbers = np.concatenate([matrix.indptr, rows, matrix.indices], dtype=np.int64)
+        moved = on_device(torch.from_numpy(numbers), device)
+        sizes = [len(counts) + 1, len(rows), len(rows)]
+        made.indptr, made.rows, made.indices = torch.split(moved, sizes)
+        values = torch.from_numpy(np.array(matrix.data, np.float32))
+        made.values = on_device(values, device)
+        return made
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -102,12 +121,28 @@ class Targets:
         changed.values = values
         return changed
 
+    def grouped(self, group: Tensor, groups: int) -> Self:
+        """Groups in place of labels: label l is one of `group[l]`.
+
+        A group that several labels of a row belong to is there several times, the largest value
+        first, which is what `dense` and `of` answer with; so nothing waits for the device.
+        """
+        made = copy.copy(self)
+        made.labels, made.indices = groups, group[self.indices]
+        larger = self.values.argsort(descending=True)
+        order = larger[(self.rows * groups + made.indices)[larger].argsort(stable=True)]
+        made.indices, made.values = made.indices[order], self.values[order]
+        return made
+
     def dense(self, first: int, last: int) -> Tensor:
         """The values of labels first to last - 1 as a (rows, last - first) matrix."""
-        out = self.values.new_zeros((len(self), last - first))
+        out = self.values.new_zeros(len(self) * (last - first))
+        if last == first:
+            return out.view(len(self), 0)
         here = (self.indices >= first) & (self.indices < last)
-        out[self.rows[here], self.indices[here] - first] = self.values[here]
-        return out
+        at = (self.rows * (last - first) + self.indices - first).where(here, 0)
+        out.scatter_reduce_(0, at, self.values.where(here, 0), "amax")
+        return out.view(len(self), last - first)
 
     def of(self, shortlist: Tensor) -> Tensor:
         """The values of the labels in each row of `shortlist`; 0 for ids outside the labels."""
@@ -123,11 +158,9 @@ class Targets:
 
     def padded(self) -> tuple[Tensor, Tensor, Tensor]:
         """Each row's labels and values as (rows, most labels of a row), and where they are real."""
-        counts = self.indptr.diff()
-        most = max(1, int(counts.max())) if len(self) else 1
-        place = torch.arange(most, device=self.device)
-        mask = place < counts[:, None]
-        labels = torch.zeros(mask.shape, dtype=torch.long, device=self.device)
-        values = torch.zeros(mask.shape, dtype=torch.float32, device=self.device)
-        labels[mask], values[mask] = self.indices, self.values
-        return labels, values, mask
+        place = torch.arange(max(1, self.most), device=self.device)
+        mask = place < self.indptr.diff()[:, None]
+        if not len(self.indices):
+            return mask.long(), mask.float(), mask
+        at = (self.indptr[:-1, None] + place).clamp(max=len(self.indices) - 1)
+        return self.indices[at].where(mask, 0), self.values[at].where(mask, 0), mask

@@ -130,12 +130,12 @@ class Tokens:
 
     def batch(self, rows: np.ndarray, device: torch.device) -> TokenBatch:
         """Some rows, padded, on the device; a row without tokens gets one of padding."""
-        part = self[rows]
-        lengths = part.lengths
-        width = max(1, int(lengths.max(initial=1)))
-        mask = np.arange(width) < lengths[:, None]
+        starts = self.indptr[rows]
+        lengths = self.indptr[rows + 1] - starts
+        place = np.arange(max(1, int(lengths.max(initial=1))))
+        mask = place < lengths[:, None]
         ids = np.full(mask.shape, self.pad, np.int64)
-        ids[mask] = part.ids
+        ids[mask] = self.ids[(starts[:, None] + place)[mask]]
         mask[:, 0] = True
         moved = (on_device(torch.from_numpy(array), device) for array in (ids, mask))
         return TokenBatch(*moved)

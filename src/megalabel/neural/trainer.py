@@ -19,6 +19,7 @@ from megalabel.errors import DataError, MegalabelError
 from megalabel.neural.batches import Batches
 from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
+from megalabel.neural.row_adam import RowAdam
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
 from megalabel.progress import progress
 
@@ -404,7 +405,7 @@ class _Run:
 
 
 def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
-    """AdamW for the encoder and what is dense beside it, SparseAdam for tables of which a step
+    """AdamW for the encoder and what is dense beside it, RowAdam for tables of which a step
     touches some rows."""
     sparse = {
         id(p)
@@ -433,7 +434,7 @@ def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimize
         made.append(torch.optim.AdamW(groups, fused=trainer.torch_device.type == "cuda"))
     if sparse_groups:
         made.append(
-            torch.optim.SparseAdam(
+            RowAdam(
                 [{"params": ps, "lr": rate, "base": rate} for rate, ps in sparse_groups.items()]
             )
         )

@@ -52,3 +52,29 @@ def test_what_does_not_fit():
         Targets(torch.tensor([0, 1]), torch.tensor([3]), torch.ones(1), 3)
     with pytest.raises(ValueError, match="2 labels and 1 values"):
         Targets(torch.tensor([0, 2]), torch.tensor([0, 1]), torch.ones(1), 3)
+
+
+@given(st.lists(st.lists(st.integers(0, 8), max_size=6), min_size=1, max_size=5))
+def test_groups_of_labels(rows):
+    flat = [label for row in rows for label in row]
+    indptr = torch.tensor([0, *np.cumsum([len(row) for row in rows])])
+    targets = Targets(
+        indptr, torch.tensor(flat, dtype=torch.long), torch.linspace(0.1, 1, len(flat)), 9
+    )
+    group = torch.tensor([2, 0, 1, 1, 0, 2, 2, 3, 0])
+    whole, expected = targets.dense(0, 9).numpy(), np.zeros((len(rows), 4), np.float32)
+    for label, number in enumerate(group.tolist()):
+        expected[:, number] = np.maximum(expected[:, number], whole[:, label])
+    grouped = targets.grouped(group, 4)
+    np.testing.assert_array_equal(grouped.dense(0, 4), expected)
+    everything = torch.arange(4).expand(len(rows), 4)
+    np.testing.assert_array_equal(grouped.of(everything), expected)
+
+
+def test_a_matrix_in_any_order_gives_the_same():
+    indices, data = np.array([3, 1, 2, 2]), np.array([1, 0.5, 1, 0.25], np.float32)
+    matrix = csr_matrix((data, indices, np.array([0, 2, 2, 4])), (3, 4))
+    targets = Targets.from_csr(matrix)
+    assert targets.indices.tolist() == [1, 3, 2]
+    assert targets.values.tolist() == [0.5, 1, 1]
+    assert targets.most == 2

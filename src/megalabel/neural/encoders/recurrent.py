@@ -129,7 +129,10 @@ class BothWays(nn.Module):
         lengths = mask.sum(1, keepdim=True)
         place = torch.arange(mask.shape[1], device=mask.device)[None]
         turned = torch.where(place < lengths, lengths - 1 - place, place)[..., None]
-        ahead, _ = self.forwards(states)
-        back, _ = self.backwards(states.gather(1, turned.expand(-1, -1, states.shape[2])))
+        around = states.gather(1, turned.expand(-1, -1, states.shape[2]))
+        # cuDNN's autocast is float16 whatever was asked for, where small gradients vanish
+        with torch.autocast(states.device.type, enabled=False):
+            ahead, _ = self.forwards(states.float())
+            back, _ = self.backwards(around.float())
         back = back.gather(1, turned.expand(-1, -1, back.shape[2]))
         return torch.cat([ahead, back], 2)

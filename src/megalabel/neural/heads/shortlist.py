@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from megalabel.neural.heads.base import Head, HeadLoss, best, best_of_chunks
 from megalabel.neural.targets import Targets
+
+SPARSE = 200_000  # labels from which on a step updates only those that it has seen
+_DENSE = 64  # up to so many labels a candidate, scoring all of them is faster than fetching some
 
 
 class ShortlistHead(Head):
@@ -17,7 +21,7 @@ class ShortlistHead(Head):
 
     A shortlist is (rows, candidates) label ids; ids below 0 are padding, which no loss and no
     ranking looks at. Weights are ordinary parameters; with `sparse` their gradients hold only the
-    shortlisted labels (for torch.optim.SparseAdam and SGD).
+    shortlisted labels (for `neural.row_adam.RowAdam`).
 
     Parameters
     ----------
@@ -53,7 +57,7 @@ class ShortlistHead(Head):
     ) -> None:
         super().__init__(width, labels)
         self.loss = loss
-        sparse = labels > 200_000 if sparse is None else sparse
+        sparse = labels > SPARSE if sparse is None else sparse
         bound = 1 / math.sqrt(width)
         source = torch.Generator().manual_seed(seed)
         drawn = torch.rand((labels, width), generator=source) * (2 * bound) - bound
@@ -103,7 +107,7 @@ class ShortlistHead(Head):
             yield scores, first
 
     def _candidates(self, features: Tensor, shortlist: Tensor) -> tuple[Tensor, Tensor]:
-        """Label ids with 0 in place of padding, and where they are real."""
+        """Label ids with one of the row's in place of padding, and where they are real."""
         if shortlist.ndim != 2 or len(shortlist) != len(features):
             raise ValueError(
                 f"a shortlist of shape {tuple(shortlist.shape)} does not fit "
@@ -113,14 +117,53 @@ class ShortlistHead(Head):
             raise ValueError(
                 f"a shortlist names label {int(shortlist.max())}; there are {self.labels}"
             )
-        mask = shortlist >= 0
-        return torch.where(mask, shortlist, 0), mask
+        return without_padding(shortlist), shortlist >= 0
 
     def _scored(self, features: Tensor, at: Tensor) -> Tensor:
-        scores = torch.einsum("bd,bsd->bs", features, self.weights(at).to(features.dtype))
-        if self.bias is not None:
-            scores = scores + self.bias(at)[..., 0]
+        bias = None if self.bias is None else self.bias.weight
+        return shortlisted(features, self.weights.weight, bias, at, sparse=self.weights.sparse)
+
+
+def without_padding(shortlist: Tensor) -> Tensor:
+    """A shortlist that can be looked up: in place of padding, another candidate of the row, so that
+    with sparse gradients no label is touched that is not a candidate; 0 where there is none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from megalabel.neural.heads.shortlist import without_padding
+    >>> without_padding(torch.tensor([[4, 9, -1], [-1, -1, -1]]))
+    tensor([[4, 9, 9],
+            [0, 0, 0]])
+    """
+    if not shortlist.shape[1]:
+        return shortlist
+    return torch.where(shortlist >= 0, shortlist, shortlist.amax(1, keepdim=True)).clamp(min=0)
+
+
+def shortlisted(
+    features: Tensor, weights: Tensor, bias: Tensor | None, at: Tensor, *, sparse: bool = False
+) -> Tensor:
+    """The scores of each row's own labels `at` (rows, candidates), of weights (labels, width) and a
+    bias (labels, 1); with `sparse`, their gradients hold these labels alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from megalabel.neural.heads.shortlist import shortlisted
+    >>> weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> shortlisted(torch.eye(2), weights, None, torch.tensor([[1], [0]]))
+    tensor([[3.],
+            [2.]])
+    """
+    if not sparse and len(weights) <= _DENSE * at.shape[1]:
+        flat = None if bias is None else bias[:, 0]
+        return functional.linear(features, weights, flat).gather(1, at)
+    fetched = functional.embedding(at, weights, sparse=sparse).to(features.dtype)
+    scores = torch.einsum("bd,bsd->bs", features, fetched)
+    if bias is None:
         return scores
+    return scores + functional.embedding(at, bias, sparse=sparse)[..., 0]
 
 
 def _ranked(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:

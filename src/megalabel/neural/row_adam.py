@@ -1,0 +1,68 @@
+"""RowAdam: Adam for tables of which a step touches a few rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class RowAdam(torch.optim.Optimizer):
+    """Adam (Kingma and Ba 2015) of sparse gradients: rows without a gradient stay as they are, and
+    so do their moments.
+
+    Made of plain indexing, which checks its indices on every device, without torch's arithmetic of
+    sparse tensors.
+
+    Parameters
+    ----------
+    parameters
+        Tables (rows, …), or groups of them, with sparse gradients (`nn.Embedding(sparse=True)`).
+    lr : float
+    betas : two floats
+    eps : float
+
+    Examples
+    --------
+    >>> import torch
+    >>> table = torch.nn.Embedding.from_pretrained(torch.zeros(3, 1), freeze=False, sparse=True)
+    >>> table(torch.tensor([1, 1])).sum().backward()
+    >>> RowAdam(table.parameters(), lr=0.5).step()
+    >>> table.weight.data.T
+    tensor([[ 0.0000, -0.5000,  0.0000]])
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Move the rows that have a gradient."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._move(table, group)
+
+    def _move(self, table: Tensor, group: dict[str, Any]) -> None:
+        state, (first, second) = self.state[table], group["betas"]
+        if not state:
+            state |= {"step": 0, "mean": torch.zeros_like(table), "square": torch.zeros_like(table)}
+        state["step"] += 1
+        assert table.grad is not None
+        values = table.grad._values()
+        rows, place = torch.unique(table.grad._indices()[0], return_inverse=True)
+        gradient = values.new_zeros((len(rows), *values.shape[1:])).index_add_(0, place, values)
+        mean = torch.lerp(gradient, state["mean"][rows], first)
+        square = torch.lerp(gradient.square(), state["square"][rows], second)
+        state["mean"][rows], state["square"][rows] = mean, square
+        rate = group["lr"] * math.sqrt(1 - second ** state["step"]) / (1 - first ** state["step"])
+        table.index_add_(0, rows, mean / (square.sqrt() + group["eps"]), alpha=-rate)
