@@ -1,10 +1,17 @@
 """Neural systems beside linear ones on a corpus: accuracy and time, all in one table.
 
 python benchmarks/neural.py --data CORPUS --encoder MODEL [--only renee xr-transformer …]
+python benchmarks/neural.py --data CORPUS --encoder MODEL --race 1 2 3 5
 
 A row's time is that of training, features and encoding included, with everything else idle unless
 several are run at once. `words`, `vectors` and `both` are the same ranker on parts of what the
-system's own ranker sees.
+system's own ranker sees. attentionxml, astec and inceptionxml learn their words from the corpus
+and take no encoder.
+
+With --race: xr-transformer with its coarse levels, and without them: the same encoder on all labels
+from the start. Each is trained alone for so many epochs (of each level). How long did each take to
+come to the same P@1 on the test texts: of the system, and of its ranker on the vectors alone, which
+shows what the encoder has learned.
 """
 
 from __future__ import annotations
@@ -28,6 +35,16 @@ from megalabel.metrics import evaluate
 
 Row = tuple[str, float, Any]  # name, seconds, ranking
 
+OWN_WORDS = ("attentionxml", "astec", "inceptionxml")
+# where --epochs does not say: enough to come to rest, within minutes on a GPU
+EPOCHS = {"lightxml": 20, "attentionxml": 20, "astec": 25, "inceptionxml": 45}
+WITHOUT_LEVELS = {"arity": 1 << 30, "max_leaf": 1 << 30}
+RACE: dict[str, dict[str, Any]] = {
+    "coarse levels": {},
+    "all labels at once": WITHOUT_LEVELS,
+    "all labels at once, from random weights": WITHOUT_LEVELS | {"bootstrap": "random"},
+}
+
 
 class Bench:
     """A corpus and the settings that all systems share."""
@@ -37,15 +54,14 @@ class Bench:
         self.options = options
 
     def neural(self, name: str, **parameters: Any) -> Any:
-        shared = {
-            "encoder": self.options.encoder,
-            "max_length": self.options.max_length,
-            "device": self.options.device,
-            "calibrate": False,
-            "seed": self.options.seed,
-        }
-        if self.options.epochs is not None:
-            shared["epochs"] = self.options.epochs
+        shared = {"device": self.options.device, "calibrate": False, "seed": self.options.seed}
+        if name not in OWN_WORDS:
+            shared["encoder"] = self.options.encoder
+        if name not in ("astec", "inceptionxml"):
+            shared["max_length"] = self.options.max_length
+        epochs = self.options.epochs or EPOCHS.get(name)
+        if epochs is not None:
+            shared["epochs"] = epochs
         return systems.create(name, **(shared | parameters | self.options.settings.get(name, {})))
 
     def fitted(self, tagger: Any) -> tuple[Any, float]:
@@ -72,26 +88,31 @@ class Bench:
         """A system whose last stage is a linear ranker on words and vectors, and its parts."""
         tagger, seconds = self.fitted(self.neural(name))
         yield name, seconds, tagger.rank(self.test, 5)
-        classifier = tagger.classifier_
-        views = [tagger.features_.transform(part) for part in (self.train, self.test)]
-        both = [classifier.features(view) for view in views]
-        words = int(views[0].words.shape[1])
-        alone = {"words": slice(0, words), "vectors": slice(words, None)}
-        for what, columns in alone.items():
-            started = time.perf_counter()
-            ranker = clone(classifier.ranker_)
-            ranker.fit(normalised_rows(both[0][:, columns]), self.train.targets, self.train.labels)
-            seconds = time.perf_counter() - started
-            ranking = ranker.rank(normalised_rows(both[1][:, columns]), 5)
+        for what in ("words", "vectors"):
+            seconds, ranking = self.ranked_by(what, tagger)
             yield f"{name}: its ranker on the {what} alone", seconds, ranking
-        own = getattr(classifier, "rank_by_network", None)
+        own = getattr(tagger.classifier_, "rank_by_network", None)
         if own is not None:
-            yield f"{name}: its network alone", float("nan"), own(views[1], 5)
+            view = tagger.features_.transform(self.test)
+            yield f"{name}: its network alone", float("nan"), own(view, 5)
+
+    def ranked_by(self, what: str, tagger: Any) -> tuple[float, Any]:
+        """The ranker of a trained system on the words or the vectors alone."""
+        views = [tagger.features_.transform(part) for part in (self.train, self.test)]
+        words = int(views[0].words.shape[1])
+        columns = slice(0, words) if what == "words" else slice(words, None)
+        train, test = (
+            normalised_rows(tagger.classifier_.features(view)[:, columns]) for view in views
+        )
+        started = time.perf_counter()
+        ranker = clone(tagger.classifier_.ranker_)
+        ranker.fit(train, self.train.targets, self.train.labels)
+        return time.perf_counter() - started, ranker.rank(test, 5)
 
     def direct(self) -> Iterator[Row]:
         """All labels at once, without coarse levels: the ranker is xr-transformer's own."""
         made = self.neural("xr-transformer")
-        made.classifier.set_params(arity=1 << 30, max_leaf=1 << 30)
+        made.classifier.set_params(**WITHOUT_LEVELS)
         tagger, seconds = self.fitted(made)
         yield "xr-transformer without coarse levels", seconds, tagger.rank(self.test, 5)
 
@@ -110,6 +131,40 @@ class Bench:
         else:
             tagger, seconds = self.fitted(self.neural(which))
             yield which, seconds, tagger.rank(self.test, 5)
+
+    # ------------------------------------------------------------------ time to the same P@1
+    def race(self, epochs: list[float]) -> None:
+        """Print what each way has come to after how long, and when both have come equally far."""
+        print("| how | epochs | train s | P@1 | P@1 of the vectors |\n|---|---:|---:|---:|---:|")
+        reached: dict[str, list[tuple[float, float, float]]] = {}
+        self.fitted(self.neural("xr-transformer", epochs=0.02))  # not counted: what is done once
+        for how, parameters in RACE.items():
+            for count in epochs:
+                made = self.neural("xr-transformer", epochs=count)
+                made.classifier.set_params(**parameters)
+                tagger, seconds = self.fitted(made)
+                rankings = (tagger.rank(self.test, 5), self.ranked_by("vectors", tagger)[1])
+                both = [100 * evaluate(r, self.test, k=(1,))["P@1"] for r in rankings]
+                reached.setdefault(how, []).append((seconds, *both))
+                print(f"| {how} | {count:g} | {seconds:.1f} | {both[0]:.2f} | {both[1]:.2f} |")
+        for place, what in ((1, "P@1"), (2, "P@1 of the vectors")):
+            common = min(max(run[place] for run in runs) for runs in reached.values())
+            took = {how: time_to(runs, place, common) for how, runs in reached.items()}
+            print(f"\nseconds to a {what} of {common:.2f}: ", end="")
+            print("; ".join(f"{how} {seconds:.1f}" for how, seconds in took.items()), flush=True)
+
+
+def time_to(runs: list[tuple[float, float, float]], place: int, value: float) -> float:
+    """Seconds after which a value is reached, on the line through the runs before and after."""
+    seconds, best = 0.0, None
+    for run in sorted(runs):
+        if run[place] >= value:
+            if best is None:
+                return run[0]
+            return seconds + (run[0] - seconds) * (value - best) / (run[place] - best)
+        if best is None or run[place] > best:
+            seconds, best = run[0], run[place]
+    return float("nan")
 
 
 def machine(device: str) -> str:
@@ -137,6 +192,9 @@ def main() -> None:
     parser.add_argument(
         "--settings", type=json.loads, default={}, help='{"renee": {"dropout": 0.3}, …}'
     )
+    parser.add_argument(
+        "--race", type=float, nargs="+", metavar="EPOCHS", help="time to the same P@1, as above"
+    )
     options = parser.parse_args()
     train = megalabel.read(options.data, "train")
     test = megalabel.read(options.data, "test")
@@ -148,6 +206,9 @@ def main() -> None:
         f"{options.data.name}: {len(train):,} + {len(test):,} texts, {len(train.labels):,} labels; "
         f"{machine(options.device)}; megalabel {megalabel.__version__}\n"
     )
+    if options.race is not None:
+        bench.race(options.race)
+        return
     print("| system | train s | P@1 / 3 / 5 | PSP@5 |\n|---|---:|---:|---:|", flush=True)
     counts = (train.label_counts, len(train))
     for which in options.only:

@@ -27,6 +27,7 @@ from megalabel.neural.memory import MemoryWatch
 from megalabel.neural.pretraining import pretrain
 from megalabel.neural.recursive import RecursiveClassifier
 from megalabel.neural.staged import StagedClassifier
+from megalabel.neural.stopwatch import Stopwatch
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
@@ -51,6 +52,7 @@ __all__ = [
     "Softmax",
     "SquaredHinge",
     "StagedClassifier",
+    "Stopwatch",
     "SupervisedContrastive",
     "TextViews",
     "Tokenizer",

@@ -26,6 +26,7 @@ class MemoryWatch:
             Path("/proc/self/clear_refs").write_text("5")
         self._held = _bytes_of("VmRSS")
         if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # what was reserved before is none of it
             torch.cuda.reset_peak_memory_stats()
 
     @property

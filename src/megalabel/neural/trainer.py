@@ -21,6 +21,7 @@ from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
 from megalabel.neural.row_adam import RowAdam
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
+from megalabel.neural.stopwatch import Stopwatch
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -271,10 +272,13 @@ class _Run:
         kept = time.monotonic()
         summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
+        lap = Stopwatch.start(self.total, self.device)
         with Journal(trainer.log, self.name) as journal, progress(self.name, self.total) as bar:
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():
                 loss = self._update(rows)
+                if lap is not None:
+                    lap.step()
                 summed, counted = summed + loss, counted + 1
                 self.step += 1
                 bar.advance()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from megalabel.base import Classifier, Featurizer, clone
 from megalabel.data import Corpus
@@ -17,7 +18,9 @@ from megalabel.tagger import Tagger
 if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
-_TRIED = 2_000  # texts that a plan tokenises and trains a few steps on
+_TRIED = 4_000  # texts that a plan tries at most
+_SECONDS = 3.0  # what trying takes where a tenth of the job is less
+_ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
 
 def neural() -> Any:
@@ -62,7 +65,7 @@ def neural_tagger(
 
 def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """A few steps are trained on some of the texts: steps take the time they take then, and
-    everything else grows with the texts."""
+    everything else grows with the texts. That takes some seconds, or a tenth of the job."""
     room = neural()
     classifier: Any = tagger.classifier
     if isinstance(classifier, room.Ensemble):
@@ -74,34 +77,59 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             seconds=None if one.seconds is None else one.seconds * ensemble.models,
         )
     available, held = memory_available(), memory_in_use()
-    order = np.random.default_rng(tagger.seed).permutation(len(corpus))
-    sample = corpus[np.sort(order[:_TRIED])]
+    trainer = classifier.training
+    rows = len(corpus) - tagger.held_out(len(corpus))
+    batch = min(trainer.batch_of(rows), len(corpus))
     watch = room.MemoryWatch()
+    # the longest texts need the most memory; their time is not counted, it pays for what is done
+    # once, but it tells how much can be tried
+    sizes = np.zeros(len(corpus)) if corpus.texts is None else _letters(corpus)
+    longest = np.argsort(-sizes, kind="stable")[:batch]
+    first = _Tried(tagger, corpus[np.sort(longest)], batch, steps=2)
+    budget = max(_SECONDS, first.foreseen(corpus, trainer.total_steps(rows)) / 10)
+    texts = int((budget - first.seconds) * len(longest) / max(1e-9, first.rest))
+    order = np.random.default_rng(tagger.seed).permutation(len(corpus))
+    sample = corpus[np.sort(order[: min(_TRIED, max(batch, texts))])]
+    tried = _Tried(tagger, sample, batch, steps=6)
+    seconds = tried.foreseen(corpus, trainer.total_steps(rows))
+    # an encoder and its optimiser stay as large as they are; words, tokens and vectors grow with
+    # the texts, each word and token taking about twice the bytes of its letters
+    growth = len(corpus) / len(sample)
+    letters = 0 if sample.texts is None else int(sample.texts.nbytes)
+    encoder: Encoder = vars(tried.fitted.classifier_)["encoder_"]
+    width = encoder.module().width
+    memory = held + watch.peak + (growth - 1) * (4 * letters + 12 * width * len(sample))
+    learned = learned_bytes(tried.fitted.features_) + learned_bytes(tried.fitted.classifier_)
+    disk = learned + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
+    device = watch.device_peak
+    if device is not None:
+        device += _ON_DEVICE * (len(corpus) - len(sample))
+    return Plan(int(memory), int(disk), seconds, available, device, watch.device_total)
 
-    def fitted(steps: int, texts: Corpus) -> tuple[float, Tagger]:
-        made = clone(tagger).set_params(calibration=None)
+
+class _Tried:
+    """A fit on some texts, of a few steps a training, and what took how long."""
+
+    def __init__(self, tagger: Tagger, texts: Corpus, batch: int, steps: int) -> None:
+        self.texts, made = len(texts), clone(tagger).set_params(calibration=None)
         made.classifier.trainer = clone(made.classifier.training).set_params(
             steps=steps, epochs=None, batch=batch, log=None
         )
         started = time.perf_counter()
-        made.fit(texts)
-        return time.perf_counter() - started, made
+        with neural().Stopwatch() as watch:
+            self.fitted = made.fit(texts)
+        self.seconds = time.perf_counter() - started
+        # an encoder may train on the texts by itself, for so long as they are many
+        cut = [training for training in watch.trainings if training.total == steps]
+        self.steps: float = sum(training.step for training in cut)
+        """Seconds of a step of each training."""
+        self.rest: float = self.seconds - sum(sum(training.seconds) for training in cut)
 
-    trainer = classifier.training
-    rows = len(corpus) - tagger.held_out(len(corpus))
-    batch = min(trainer.batch_of(rows), len(sample))
-    fitted(1, sample[:200])  # not counted: it pays for what is done once
-    few, _ = fitted(2, sample)
-    more, made = fitted(6, sample)
-    step = max(0.0, more - few) / 4
-    growth = len(corpus) / len(sample)
-    seconds = max(0.0, few - 2 * step) * growth + step * trainer.total_steps(rows)
-    # an encoder and its optimiser stay as large as they are; words, tokens and vectors grow with
-    # the texts, each word and token taking about twice the bytes of its letters
-    letters = 0 if sample.texts is None else int(sample.texts.nbytes)
-    encoder: Encoder = vars(made.classifier_)["encoder_"]
-    width = encoder.module().width
-    memory = held + watch.peak + (growth - 1) * (4 * letters + 12 * width * len(sample))
-    learned = learned_bytes(made.features_) + learned_bytes(made.classifier_)
-    disk = learned + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
-    return Plan(int(memory), int(disk), seconds, available, watch.device_peak, watch.device_total)
+    def foreseen(self, corpus: Corpus, steps: int) -> float:
+        """Seconds with so many steps a training; what is not steps grows with the texts."""
+        return self.rest * len(corpus) / self.texts + self.steps * steps
+
+
+def _letters(corpus: Corpus) -> np.ndarray:
+    """How long each text is."""
+    return np.asarray(pc.binary_length(corpus.texts))

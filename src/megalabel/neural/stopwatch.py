@@ -1,0 +1,88 @@
+"""Stopwatch: how long the steps of trainings take, for plans."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+
+
+@dataclass
+class Timed:
+    """The steps of one training."""
+
+    total: int
+    """How many it has."""
+    seconds: list[float] = field(default_factory=list)
+    """Of each step."""
+
+    @property
+    def step(self) -> float:
+        """Of a step that pays for nothing that is done once."""
+        return float(np.mean(self.seconds[1:] or self.seconds))
+
+
+class Stopwatch:
+    """Times the steps of every training within.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_matrix
+    >>> from megalabel.neural import BagEncoder, FullClassifier, Trainer
+    >>> classifier = FullClassifier(BagEncoder(width=4), Trainer(steps=5, device="cpu"))
+    >>> with Stopwatch() as watch:
+    ...     _ = classifier.fit(csr_matrix(np.eye(9)), csr_matrix(np.eye(9)))
+    >>> [len(training.seconds) for training in watch.trainings]
+    [5]
+    """
+
+    _running: ClassVar[list[Stopwatch]] = []
+
+    def __init__(self) -> None:
+        self.trainings: list[Timed] = []
+
+    def __enter__(self) -> Self:
+        self._running.append(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running.remove(self)
+
+    @classmethod
+    def start(cls, total: int, device: torch.device) -> Lap | None:
+        """For a training of so many steps that begins; None: nobody asks for its times."""
+        if not cls._running:
+            return None
+        training = Timed(total)
+        for watch in cls._running:
+            watch.trainings.append(training)
+        return Lap(training, device)
+
+
+class Lap:
+    """Notes when a step ends."""
+
+    def __init__(self, training: Timed, device: torch.device) -> None:
+        self._training, self._device = training, device
+        self._last = self._now()
+
+    def step(self) -> None:
+        """A step has ended."""
+        now = self._now()
+        self._training.seconds.append(now - self._last)
+        self._last = now
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
