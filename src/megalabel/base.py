@@ -277,6 +277,11 @@ class Classifier(Component, ABC):
         """Whether fit takes `label_features` too: a row for the text of each label."""
         return False
 
+    @property
+    def reads_names(self) -> bool:
+        """Whether fit takes `names` too: what the columns of its rows are called."""
+        return False
+
     @abstractmethod
     def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Learn from rows of X and their labels Y (CSR, relevance in float32)."""

@@ -189,9 +189,12 @@ class Tagger(Component):
 
     def _fit_parts(self, vectors: Any, corpus: Corpus) -> None:
         """Train the classifier, and calibrate it on rankings of texts it has not seen."""
-        more = {}
+        more: dict[str, Any] = {}
         if self.classifier.reads_labels:
             more["label_features"] = self.label_features(corpus.labels)
+        if self.classifier.reads_names:
+            terms = getattr(self.features_, "terms_", None)  # hashed words have no names
+            more["names"] = None if terms is None else terms.to_pylist()
 
         def trained(rows: np.ndarray | slice) -> Classifier:
             made: Classifier = clone(self.classifier)

@@ -40,6 +40,11 @@ class NeuralClassifier(Classifier):
         """Whether vectors will not do: the encoder reads the tokens of texts."""
         return self.encoder.reads == "tokens"
 
+    @property
+    def reads_names(self) -> bool:
+        """Whether words are given vectors by their names; tokens know theirs."""
+        return self.encoder.vectors is not None and not self.reads_texts
+
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""
         if self.reads_texts != isinstance(X, Tokens):

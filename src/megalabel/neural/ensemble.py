@@ -76,6 +76,11 @@ class Ensemble(Classifier):
         """Whether the model does."""
         return self.model.reads_labels
 
+    @property
+    def reads_names(self) -> bool:
+        """Whether the model does."""
+        return self.model.reads_names
+
     def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None, **more: Any) -> Self:
         """Fit one model after another."""
         Y = begin(self, X, Y, labels)

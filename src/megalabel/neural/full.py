@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -122,8 +122,15 @@ class FullClassifier(NeuralClassifier):
         self.frozen = frozen
         self.seed = seed
 
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Train the encoder and all labels together."""
+    def fit(
+        self,
+        X: Any,
+        Y: csr_matrix,
+        labels: LabelSet | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Train the encoder and all labels together; `names` are those of X's columns."""
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
         self._module = None
@@ -136,7 +143,7 @@ class FullClassifier(NeuralClassifier):
         rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, trainer, steps)
+            module = self.encoder.begin(X, self.seed, trainer, steps, names)
             head = self._head(self.bottleneck or module.width, counts, Y.shape[0], device)
             model = FullModel(
                 module,

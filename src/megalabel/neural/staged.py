@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -127,8 +127,15 @@ class StagedClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Train stage after stage."""
+    def fit(
+        self,
+        X: Any,
+        Y: csr_matrix,
+        labels: LabelSet | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Train stage after stage; `names` are those of X's columns."""
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
         if not self.reads_texts:
@@ -138,7 +145,7 @@ class StagedClassifier(NeuralClassifier):
         Y = Y.copy()
         np.minimum(Y.data, 1, out=Y.data)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1])
-        module = self._surrogate(X, Y, steps)
+        module = self._surrogate(X, Y, steps, names)
         self.encoder_ = clone(self.encoder).keep(module)
         vectors = normalised_rows(encoded(module, X, self.training))
         self.centroids_ = label_vectors(vectors, Y, "pifa-paper").toarray().astype(np.float16)
@@ -160,14 +167,16 @@ class StagedClassifier(NeuralClassifier):
         ids, scores = self._ranker.rank(encoded(self.module(), X, self.training), k)
         return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
 
-    def _surrogate(self, X: Any, Y: csr_matrix, steps: Steps) -> EncoderModule:
+    def _surrogate(
+        self, X: Any, Y: csr_matrix, steps: Steps, names: Sequence[str] | None
+    ) -> EncoderModule:
         """Stage I: the encoder, trained on clusters of labels."""
         rate = self.surrogate_learning_rate
         trainer = clone(self.training).set_params(learning_rate=rate, head_learning_rate=rate)
         targets = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, trainer, steps)
+            module = self.encoder.begin(X, self.seed, trainer, steps, names)
         head = DenseHead(
             module.width,
             targets.shape[1],

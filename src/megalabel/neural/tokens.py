@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -63,6 +63,8 @@ class Tokens:
         The numbers of tokens that are no part of a text: "cls", "sep", "mask", "unk", …
     continues : bool array (vocabulary,), optional
         Which tokens go on with a word; None: each is a word.
+    names : sequence of str, optional
+        The tokens as they are written.
 
     Examples
     --------
@@ -79,10 +81,11 @@ class Tokens:
         pad: int = 0,
         special: Mapping[str, int] | None = None,
         continues: np.ndarray | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.ids, self.indptr, self.vocabulary, self.pad = ids, indptr, vocabulary, pad
         self.special = {} if special is None else special
-        self.continues = continues
+        self.continues, self.names = continues, names
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,7 +114,8 @@ class Tokens:
 
     def like(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
         """Other rows of the same vocabulary."""
-        return Tokens(ids, indptr, self.vocabulary, self.pad, self.special, self.continues)
+        more = (self.special, self.continues, self.names)
+        return Tokens(ids, indptr, self.vocabulary, self.pad, *more)
 
     @property
     def apart(self) -> list[int]:
@@ -260,6 +264,8 @@ class Tokenizer(Featurizer):
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"definition_ of Tokenizer cannot be read: {error}") from None
         self._continues = _continuing(self._tokenizer)
+        pieces = self._tokenizer.get_vocab()
+        self._names = sorted(pieces, key=pieces.__getitem__)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
         super().restore(learned)
@@ -279,7 +285,8 @@ class Tokenizer(Featurizer):
 
     def _tokens(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
         pad = self.special_["pad"]
-        return Tokens(ids, indptr, self.n_features, pad, self.special_, self._continues)
+        more = (self.special_, self._continues, self._names)
+        return Tokens(ids, indptr, self.n_features, pad, *more)
 
     def _learn(self, inputs: Any) -> dict[str, Any]:
         from tokenizers import Tokenizer as Backend

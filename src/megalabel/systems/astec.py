@@ -13,6 +13,7 @@ from megalabel.tagger import Tagger
 def astec(
     *,
     encoder: Any = None,
+    vectors: str | None = None,
     width: int = 300,
     dropout: float = 0.5,
     clusters: int = 65_536,
@@ -29,11 +30,12 @@ def astec(
 ) -> Tagger:
     """`encoder` is one that reads words; None: vectors of so much `width`, weighted and added up.
 
-    `epochs` are those of each of the two trainings.
+    `vectors` is a file of word vectors to start from; `epochs` are those of each of the two
+    trainings.
     """
     room = neural()
     if encoder is None:
-        encoder = room.BagEncoder(width=width, dropout=dropout, residual=None)
+        encoder = room.BagEncoder(width=width, dropout=dropout, residual=None, vectors=vectors)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,

@@ -19,6 +19,7 @@ from megalabel.tagger import Tagger
 def attentionxml(
     *,
     encoder: Any = None,
+    vectors: str | None = None,
     max_length: int = 500,
     size: int = 256,
     hidden: Sequence[int] = (256,),
@@ -37,12 +38,13 @@ def attentionxml(
 ) -> Tagger:
     """`encoder` is one that reads tokens; None: word vectors and an LSTM of `size` states each way.
 
-    Of more labels than `clustered_above` a tree with so many `levels` of clusters is made, the
-    last ones with up to `max_leaf` labels; `epochs` are those of each level.
+    `vectors` is a file of word vectors to start from. Of more labels than `clustered_above` a tree
+    with so many `levels` of clusters is made, the last ones with up to `max_leaf` labels; `epochs`
+    are those of each level.
     """
     room = neural()
     if encoder is None:
-        encoder = room.RecurrentEncoder(size=size)
+        encoder = room.RecurrentEncoder(size=size, vectors=vectors)
     tokens, made = encoder_parts(encoder, max_length)
     trainer = room.Trainer(
         epochs=epochs,

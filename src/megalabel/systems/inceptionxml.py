@@ -13,6 +13,7 @@ from megalabel.tagger import Tagger
 def inceptionxml(
     *,
     encoder: Any = None,
+    vectors: str | None = None,
     max_length: int = 32,
     width: int = 512,
     dropout: float = 0.25,
@@ -29,13 +30,16 @@ def inceptionxml(
 ) -> Tagger:
     """`encoder` is one that reads tokens; None: attention and convolutions, with so much `width`.
 
-    `clusters`, a power of two: so many clusters of labels are told apart first, and then the
-    labels of the `beam` best of them; in the first share of the training, `detached`, the clusters
-    alone move the encoder (InceptionXML+). None: all labels at once.
+    `vectors` is a file of word vectors to start from. `clusters`, a power of two: so many clusters
+    of labels are told apart first, and then the labels of the `beam` best of them; in the first
+    share of the training, `detached`, the clusters alone move the encoder (InceptionXML+). None:
+    all labels at once.
     """
     room = neural()
     if encoder is None:
-        encoder = room.ConvolutionalEncoder(width=width, length=max_length, dropout=dropout)
+        encoder = room.ConvolutionalEncoder(
+            width=width, length=max_length, dropout=dropout, vectors=vectors
+        )
     features, made = encoder_parts(encoder, max_length)
     if head_learning_rate is None:  # all labels at once are not trained by Adam
         head_learning_rate = 0.05 if clusters is None else learning_rate

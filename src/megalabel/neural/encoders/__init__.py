@@ -6,6 +6,7 @@ from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
 from megalabel.neural.encoders.convolutional import ConvolutionalEncoder
 from megalabel.neural.encoders.pretrained import PretrainedEncoder
 from megalabel.neural.encoders.recurrent import RecurrentEncoder
+from megalabel.neural.encoders.vectors import read_vectors
 
 __all__ = [
     "AssembledEncoder",
@@ -16,4 +17,5 @@ __all__ = [
     "PretrainedEncoder",
     "RecurrentEncoder",
     "pooled",
+    "read_vectors",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from megalabel.base import boolean, integer, number, one_of
+from megalabel.base import boolean, instance, integer, number, one_of
 from megalabel.errors import ParameterError
 from megalabel.neural.batches import BagBatch
 from megalabel.neural.encoders.base import Encoder, EncoderModule
@@ -32,6 +32,8 @@ class BagEncoder(Encoder):
         the identity at first, and a ReLU.
     sparse : bool
         Update the vectors of a batch's words alone: far quicker with many words.
+    vectors : str, optional
+        A file of word vectors to start from (`read_vectors`); None: random ones.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class BagEncoder(Encoder):
         "dropout": number(0, 1),
         "residual": one_of("sum", "gated", None),
         "sparse": boolean(),
+        "vectors": instance(str) | one_of(None),
     }
 
     def __init__(
@@ -57,11 +60,13 @@ class BagEncoder(Encoder):
         dropout: float = 0.5,
         residual: str | None = "sum",
         sparse: bool = True,
+        vectors: str | None = None,
     ) -> None:
         self.width = width
         self.dropout = dropout
         self.residual = residual
         self.sparse = sparse
+        self.vectors = vectors
 
     def new(self, X: Any) -> EncoderModule:
         """Random words, and a block that starts at the identity."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from megalabel.base import Component
 from megalabel.errors import ShapeError
+from megalabel.neural.encoders.vectors import put_vectors
 
 if TYPE_CHECKING:
     from megalabel.checkpoints import Steps
@@ -58,6 +59,9 @@ class Encoder(Component, ABC):
         What it takes to build the module again.
     """
 
+    vectors: str | None = None
+    """Of those encoders that start from word vectors of a file: the file."""
+
     reads: ClassVar[str] = "tokens"
     """What rows are: "tokens" of a Tokenizer, or "words", the columns of a sparse matrix."""
 
@@ -65,9 +69,14 @@ class Encoder(Component, ABC):
     about_: dict[str, Any]
 
     def begin(
-        self, X: Any, seed: int, trainer: Trainer | None = None, steps: Steps | None = None
+        self,
+        X: Any,
+        seed: int,
+        trainer: Trainer | None = None,
+        steps: Steps | None = None,
+        names: Sequence[str] | None = None,
     ) -> EncoderModule:
-        """A module to be trained on rows like X.
+        """A module to be trained on rows like X; `names` are those of a matrix's columns.
 
         An encoder that has learned already starts from what it has learned; others from
         pre-trained weights or random ones, which the seed fixes. Some train on X before they are
@@ -75,6 +84,8 @@ class Encoder(Component, ABC):
         """
         module = self.start(X, seed)
         if not self.fitted:
+            if self.vectors is not None:
+                put_vectors(module.table.weight, self.vectors, getattr(X, "names", names))
             self.prepare(module, X, seed, trainer, steps)
         return module
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from megalabel.base import integer, number
+from megalabel.base import instance, integer, number, one_of
 from megalabel.errors import ParameterError
 from megalabel.neural.encoders.base import Encoder, EncoderModule
 from megalabel.neural.tokens import TokenBatch
@@ -39,6 +39,8 @@ class ConvolutionalEncoder(Encoder):
     filters : int
         Mixes of the tokens, and channels of each of the parallel convolutions.
     dropout : float
+    vectors : str, optional
+        A file of word vectors to start from (`read_vectors`); None: random ones.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class ConvolutionalEncoder(Encoder):
         "token_width": integer(1),
         "filters": integer(1),
         "dropout": number(0, 1),
+        "vectors": instance(str) | one_of(None),
     }
 
     def __init__(
@@ -64,12 +67,14 @@ class ConvolutionalEncoder(Encoder):
         token_width: int = 300,
         filters: int = 32,
         dropout: float = 0.25,
+        vectors: str | None = None,
     ) -> None:
         self.width = width
         self.length = length
         self.token_width = token_width
         self.filters = filters
         self.dropout = dropout
+        self.vectors = vectors
 
     def new(self, X: Any) -> EncoderModule:
         """Random weights, with the attentions' gates at 0."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import integer, number, one_of
+from megalabel.base import instance, integer, number, one_of
 from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
 from megalabel.neural.tokens import TokenBatch
 
@@ -33,6 +33,8 @@ class RecurrentEncoder(Encoder):
     token_dropout : float
         Of the vectors of tokens.
     pooling : "mean", "max", "first" or "last"
+    vectors : str, optional
+        A file of word vectors to start from (`read_vectors`); None: random ones.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class RecurrentEncoder(Encoder):
         "dropout": number(0, 1),
         "token_dropout": number(0, 1),
         "pooling": one_of("mean", "max", "first", "last"),
+        "vectors": instance(str) | one_of(None),
     }
 
     def __init__(
@@ -62,6 +65,7 @@ class RecurrentEncoder(Encoder):
         dropout: float = 0.5,
         token_dropout: float = 0.2,
         pooling: str = "mean",
+        vectors: str | None = None,
     ) -> None:
         self.token_width = token_width
         self.size = size
@@ -70,6 +74,7 @@ class RecurrentEncoder(Encoder):
         self.dropout = dropout
         self.token_dropout = token_dropout
         self.pooling = pooling
+        self.vectors = vectors
 
     def new(self, X: Any) -> EncoderModule:
         """Random weights."""
