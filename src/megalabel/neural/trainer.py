@@ -19,7 +19,7 @@ from megalabel.errors import DataError, MegalabelError
 from megalabel.neural.batches import Batches
 from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
-from megalabel.neural.row_adam import RowAdam
+from megalabel.neural.optimisers import optimisers
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
 from megalabel.neural.stopwatch import Stopwatch
 from megalabel.progress import progress
@@ -57,6 +57,8 @@ class Trainer(Component):
     learning_rate, head_learning_rate : float
     weight_decay : float
         Of AdamW; biases and normalisations have none.
+    epsilon : float
+        Of Adam: gradients are to be larger. Those of a mean over very many labels are small.
     warmup : float
         The share of steps in which rates rise from 0.
     schedule : "cosine", "linear" or "constant"
@@ -93,6 +95,7 @@ class Trainer(Component):
         "learning_rate": number(0),
         "head_learning_rate": number(0),
         "weight_decay": number(0),
+        "epsilon": number(0),
         "warmup": number(0, 1),
         "schedule": one_of("cosine", "linear", "constant"),
         "clip": number(0) | one_of(None),
@@ -118,6 +121,7 @@ class Trainer(Component):
         learning_rate: float = 1e-4,
         head_learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
+        epsilon: float = 1e-8,
         warmup: float = 0.1,
         schedule: str = "cosine",
         clip: float | None = 1.0,
@@ -139,6 +143,7 @@ class Trainer(Component):
         self.learning_rate = learning_rate
         self.head_learning_rate = head_learning_rate
         self.weight_decay = weight_decay
+        self.epsilon = epsilon
         self.warmup = warmup
         self.schedule = schedule
         self.clip = clip
@@ -249,7 +254,7 @@ class _Run:
         self.batches = Batches(X, Y, trainer.batch_of(Y.shape[0]), trainer.seed, self.device)
         self.total = trainer.total_steps(Y.shape[0])
         self.heads = [m for m in model.modules() if isinstance(m, Head)]
-        self.optimisers = _optimisers(model, trainer)
+        self.optimisers = optimisers(model, trainer)
         self.averages = Averages(model, trainer.average, trainer.average_decay)
         # each process keeps its own state: it may hold labels that the others do not
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
@@ -406,43 +411,6 @@ class _Run:
         if "best" in about:
             self.best = about["best"], part("best")
         log.info("%s goes on from step %d of %d", self.name, self.step, self.total)
-
-
-def _optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
-    """AdamW for the encoder and what is dense beside it, RowAdam for tables of which a step
-    touches some rows."""
-    sparse = {
-        id(p)
-        for m in model.modules()
-        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
-        for p in m.parameters()
-    }
-    dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    sparse_groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        own = name.startswith("encoder.")
-        rate = trainer.learning_rate if own else trainer.head_learning_rate
-        if id(parameter) in sparse:
-            sparse_groups.setdefault(rate, []).append(parameter)
-        else:
-            decay = trainer.weight_decay if parameter.ndim > 1 else 0.0
-            dense_groups.setdefault((rate, decay), []).append(parameter)
-    made: list[torch.optim.Optimizer] = []
-    if dense_groups:
-        groups = [
-            {"params": ps, "lr": rate, "base": rate, "weight_decay": decay}
-            for (rate, decay), ps in dense_groups.items()
-        ]
-        made.append(torch.optim.AdamW(groups, fused=trainer.torch_device.type == "cuda"))
-    if sparse_groups:
-        made.append(
-            RowAdam(
-                [{"params": ps, "lr": rate, "base": rate} for rate, ps in sparse_groups.items()]
-            )
-        )
-    return made
 
 
 def _plain(value: Tensor) -> Tensor | int:

@@ -51,6 +51,7 @@ def attentionxml(
         batch=batch,
         learning_rate=learning_rate,
         head_learning_rate=head_learning_rate,
+        epsilon=1e-12,  # losses are means over up to a hundred thousand labels
         weight_decay=0.0,
         warmup=0.0,
         schedule="constant",

@@ -48,6 +48,7 @@ def lightxml(
         batch=batch,
         learning_rate=learning_rate,
         head_learning_rate=head_learning_rate,
+        epsilon=1e-12,  # losses are means over up to a hundred thousand labels
         average="swa",
         device=device,
         seed=seed,

@@ -21,7 +21,7 @@ class ShortlistHead(Head):
 
     A shortlist is (rows, candidates) label ids; ids below 0 are padding, which no loss and no
     ranking looks at. Weights are ordinary parameters; with `sparse` their gradients hold only the
-    shortlisted labels (for `neural.row_adam.RowAdam`).
+    shortlisted labels (for `neural.optimisers.RowAdam`).
 
     Parameters
     ----------

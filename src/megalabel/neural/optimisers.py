@@ -1,13 +1,51 @@
-"""RowAdam: Adam for tables of which a step touches a few rows."""
+"""What moves the parameters of a model; RowAdam for tables of which a step touches a few rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from megalabel.neural.trainer import Trainer
+
+
+def optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
+    """AdamW for the encoder and what is dense beside it, RowAdam for tables of which a step
+    touches some rows."""
+    sparse = {
+        id(p)
+        for m in model.modules()
+        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
+        for p in m.parameters()
+    }
+    dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    sparse_groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        own = name.startswith("encoder.")
+        rate = trainer.learning_rate if own else trainer.head_learning_rate
+        if id(parameter) in sparse:
+            sparse_groups.setdefault(rate, []).append(parameter)
+        else:
+            decay = trainer.weight_decay if parameter.ndim > 1 else 0.0
+            dense_groups.setdefault((rate, decay), []).append(parameter)
+    made: list[torch.optim.Optimizer] = []
+    if dense_groups:
+        groups = [
+            {"params": ps, "lr": rate, "base": rate, "weight_decay": decay}
+            for (rate, decay), ps in dense_groups.items()
+        ]
+        fused = trainer.torch_device.type == "cuda"
+        made.append(torch.optim.AdamW(groups, eps=trainer.epsilon, fused=fused))
+    if sparse_groups:
+        groups = [{"params": ps, "lr": rate, "base": rate} for rate, ps in sparse_groups.items()]
+        made.append(RowAdam(groups, eps=trainer.epsilon))
+    return made
 
 
 class RowAdam(torch.optim.Optimizer):

@@ -23,7 +23,7 @@ from megalabel.neural import (
 from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.losses import BCE
-from megalabel.neural.row_adam import RowAdam
+from megalabel.neural.optimisers import RowAdam
 from megalabel.neural.targets import Targets
 
 DEVICES = [
