@@ -15,6 +15,8 @@ from megalabel.neural.tokens import on_device
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+_DENSE = 64  # up to so many labels a place of a shortlist, all of them are faster than a search
+
 
 class Targets:
     """Which labels each row has, and how much: soft values in [0, 1].
@@ -146,15 +148,17 @@ class Targets:
 
     def of(self, shortlist: Tensor) -> Tensor:
         """The values of the labels in each row of `shortlist`; 0 for ids outside the labels."""
-        rows = torch.arange(len(self), device=self.device)[:, None]
-        found = torch.zeros(shortlist.shape, dtype=torch.float32, device=self.device)
+        known = (shortlist >= 0) & (shortlist < self.labels)
+        if self.labels <= _DENSE * shortlist.shape[1]:
+            at = shortlist.where(known, 0)
+            return self.dense(0, self.labels).gather(1, at).where(known, 0)
         if not len(self.indices):
-            return found
+            return torch.zeros(shortlist.shape, device=self.device)
+        rows = torch.arange(len(self), device=self.device)[:, None]
         keys = self.rows * self.labels + self.indices
         wanted = rows * self.labels + shortlist
         at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
-        known = (shortlist >= 0) & (shortlist < self.labels) & (keys[at] == wanted)
-        return torch.where(known, self.values[at], found)
+        return self.values[at].where(known & (keys[at] == wanted), 0)
 
     def padded(self) -> tuple[Tensor, Tensor, Tensor]:
         """Each row's labels and values as (rows, most labels of a row), and where they are real."""

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
+from megalabel.neural import targets as targets_module  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 
@@ -32,8 +33,11 @@ def test_dense_and_shortlisted(rows, a, b):
     assert len(targets) == len(rows)
     np.testing.assert_allclose(targets.dense(first, last), whole[:, first:last])
     shortlist = torch.arange(-1, 10).expand(len(rows), 11)
-    np.testing.assert_allclose(targets.of(shortlist)[:, 1:-1], whole)
-    assert not targets.of(shortlist)[:, [0, -1]].any()
+    for dense in (0, 64):  # a search, or all labels
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(targets_module, "_DENSE", dense)
+            np.testing.assert_allclose(targets.of(shortlist)[:, 1:-1], whole)
+            assert not targets.of(shortlist)[:, [0, -1]].any()
     labels, padded, mask = targets.padded()
     assert mask.sum() == (whole > 0).sum()
     np.testing.assert_allclose(padded[mask], whole[whole > 0])
@@ -68,7 +72,10 @@ def test_groups_of_labels(rows):
     grouped = targets.grouped(group, 4)
     np.testing.assert_array_equal(grouped.dense(0, 4), expected)
     everything = torch.arange(4).expand(len(rows), 4)
-    np.testing.assert_array_equal(grouped.of(everything), expected)
+    for dense in (0, 64):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(targets_module, "_DENSE", dense)
+            np.testing.assert_array_equal(grouped.of(everything), expected)
 
 
 def test_a_matrix_in_any_order_gives_the_same():
