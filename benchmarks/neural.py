@@ -146,7 +146,8 @@ class Bench:
                 rankings = (tagger.rank(self.test, 5), self.ranked_by("vectors", tagger)[1])
                 both = [100 * evaluate(r, self.test, k=(1,))["P@1"] for r in rankings]
                 reached.setdefault(how, []).append((seconds, *both))
-                print(f"| {how} | {count:g} | {seconds:.1f} | {both[0]:.2f} | {both[1]:.2f} |")
+                line = f"| {how} | {count:g} | {seconds:.1f} | {both[0]:.2f} | {both[1]:.2f} |"
+                print(line, flush=True)
         for place, what in ((1, "P@1"), (2, "P@1 of the vectors")):
             common = min(max(run[place] for run in runs) for runs in reached.values())
             took = {how: time_to(runs, place, common) for how, runs in reached.items()}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
 from megalabel import Tagger, systems
+from megalabel.systems import neural_parts
 
 
 @pytest.mark.parametrize("name", ["xr-transformer", "cascadexml", "lightxml"])
@@ -38,3 +41,67 @@ def test_groups_of_labels_in_lightxml(create, corpus):
     assert fitted.heads_["1.projection.weight"].shape == (8, 3 * 32)
     assert fitted.heads_["1.weights"].shape == (10, 8)
     assert fitted.heads_["0.weights"].shape == (4, 3 * 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("lightxml", {"grouped_above": 5, "group_size": 2, "groups": 2, "bottleneck": 8}),
+        ("attentionxml", {}),
+        ("attentionxml", {"clustered_above": 3, "levels": 2, "max_leaf": 2, "beam": 2}),
+        ("astec", {}),
+        ("inceptionxml", {}),
+        ("inceptionxml", {"clusters": 4, "beam": 2}),
+        ("xr-transformer", {}),
+        ("cascadexml", {}),
+    ],
+)
+def test_in_half_precision_as_on_a_gpu(name, more, create, corpus):
+    made = create(name, calibrate=False, classifier__trainer__precision="bf16", **more)
+    ranking = made.fit(corpus).rank(corpus, 3)
+    assert np.isfinite(ranking.scores).all()
+    assert ranking.present.all()
+
+
+@pytest.mark.parametrize("name", ["xr-transformer", "astec"])
+def test_a_plan_takes_few_steps_and_foresees_them_all(name, create, corpus, monkeypatch):
+    made = create(name, classifier__trainer__steps=None, classifier__trainer__epochs=30)
+    made.set_params(calibration=None)
+    rows = []
+    fit = Tagger.fit
+
+    def counted(self, texts):
+        rows.append((len(texts), self.classifier.trainer.steps))
+        return fit(self, texts)
+
+    monkeypatch.setattr(Tagger, "fit", counted)
+    plan = systems.get(name).plan(made, corpus)
+    batch = made.classifier.trainer.batch_of(len(corpus))
+    assert rows[:2] == [(batch, 2)] * 2
+    assert all(texts <= len(corpus) and steps <= 6 for texts, steps in rows)
+    assert plan.seconds > 0
+
+
+class Fit(NamedTuple):
+    """What a trial fit took."""
+
+    texts: int
+    rest: float
+    own: float = 0.0
+    steps: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "expected"),
+    [
+        (Fit(10, 1.0), Fit(20, 2.0), 10.0),  # in proportion
+        (Fit(10, 1.0), Fit(20, 1.5), 5.5),  # on a line
+        (Fit(10, 2.0), Fit(20, 1.5), 1.5),  # nothing grows
+        (Fit(10, 1.0), Fit(20, 5.0), 25.0),  # never steeper than in proportion
+        (Fit(10, 1.0), Fit(10, 1.0), 10.0),
+        (Fit(10, 1.0), Fit(20, 2.0, own=1.0, steps=0.1), 10.0 + 5.0 + 0.7),
+    ],
+)
+def test_what_a_plan_makes_of_two_trials(small, large, expected):
+    found = neural_parts._Tried.seconds_for(large, 100, 7, small)
+    assert found == pytest.approx(expected)

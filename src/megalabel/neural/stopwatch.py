@@ -15,8 +15,8 @@ import torch
 class Timed:
     """The steps of one training."""
 
-    total: int
-    """How many it has."""
+    by_steps: bool
+    """Whether it was told how many, not how often to go through the rows."""
     seconds: list[float] = field(default_factory=list)
     """Of each step."""
 
@@ -59,11 +59,11 @@ class Stopwatch:
         self._running.remove(self)
 
     @classmethod
-    def start(cls, total: int, device: torch.device) -> Lap | None:
-        """For a training of so many steps that begins; None: nobody asks for its times."""
+    def start(cls, by_steps: bool, device: torch.device) -> Lap | None:
+        """For a training that begins; None: nobody asks for its times."""
         if not cls._running:
             return None
-        training = Timed(total)
+        training = Timed(by_steps)
         for watch in cls._running:
             watch.trainings.append(training)
         return Lap(training, device)

@@ -277,7 +277,7 @@ class _Run:
         kept = time.monotonic()
         summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
-        lap = Stopwatch.start(self.total, self.device)
+        lap = Stopwatch.start(trainer.steps is not None, self.device)
         with Journal(trainer.log, self.name) as journal, progress(self.name, self.total) as bar:
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
 _TRIED = 4_000  # texts that a plan tries at most
-_SECONDS = 3.0  # what trying takes where a tenth of the job is less
+_SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
 
@@ -81,29 +81,31 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     rows = len(corpus) - tagger.held_out(len(corpus))
     batch = min(trainer.batch_of(rows), len(corpus))
     watch = room.MemoryWatch()
-    # the longest texts need the most memory; their time is not counted, it pays for what is done
-    # once, but it tells how much can be tried
+    total = trainer.total_steps(rows)
     sizes = np.zeros(len(corpus)) if corpus.texts is None else _letters(corpus)
-    longest = np.argsort(-sizes, kind="stable")[:batch]
-    first = _Tried(tagger, corpus[np.sort(longest)], batch, steps=2)
-    budget = max(_SECONDS, first.foreseen(corpus, trainer.total_steps(rows)) / 10)
-    texts = int((budget - first.seconds) * len(longest) / max(1e-9, first.rest))
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
-    sample = corpus[np.sort(order[: min(_TRIED, max(batch, texts))])]
-    tried = _Tried(tagger, sample, batch, steps=6)
-    seconds = tried.foreseen(corpus, trainer.total_steps(rows))
+    # the longest texts need the most memory; their time pays for what is done once
+    once = _Tried(tagger, corpus[np.sort(np.argsort(-sizes, kind="stable")[:batch])], batch, 2)
+    small = tried = _Tried(tagger, corpus[np.sort(order[:batch])], batch, 2)
+    budget = min(_MOST_SECONDS, max(_SECONDS, small.seconds_for(len(corpus), total) / 10))
+    steps = max(2, min(6, total // 20))
+    left = budget - once.seconds - small.seconds - steps * small.steps
+    texts = min(_TRIED, len(corpus), int(left / max(1e-9, small.rest + small.own) * batch))
+    if texts >= min(2 * batch, len(corpus)):
+        tried = _Tried(tagger, corpus[np.sort(order[:texts])], batch, steps)
+    seconds = tried.seconds_for(len(corpus), total, small) + max(0.0, once.rest - small.rest)
     # an encoder and its optimiser stay as large as they are; words, tokens and vectors grow with
     # the texts, each word and token taking about twice the bytes of its letters
-    growth = len(corpus) / len(sample)
-    letters = 0 if sample.texts is None else int(sample.texts.nbytes)
+    more = len(corpus) - tried.texts
+    letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
     encoder: Encoder = vars(tried.fitted.classifier_)["encoder_"]
     width = encoder.module().width
-    memory = held + watch.peak + (growth - 1) * (4 * letters + 12 * width * len(sample))
+    memory = held + watch.peak + more * (4 * letters + 12 * width)
     learned = learned_bytes(tried.fitted.features_) + learned_bytes(tried.fitted.classifier_)
     disk = learned + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
     device = watch.device_peak
     if device is not None:
-        device += _ON_DEVICE * (len(corpus) - len(sample))
+        device += _ON_DEVICE * more
     return Plan(int(memory), int(disk), seconds, available, device, watch.device_total)
 
 
@@ -119,15 +121,22 @@ class _Tried:
         with neural().Stopwatch() as watch:
             self.fitted = made.fit(texts)
         self.seconds = time.perf_counter() - started
-        # an encoder may train on the texts by itself, for so long as they are many
-        cut = [training for training in watch.trainings if training.total == steps]
-        self.steps: float = sum(training.step for training in cut)
+        trainings = watch.trainings
+        self.steps = sum((t.step for t in trainings if t.by_steps), 0.0)
         """Seconds of a step of each training."""
-        self.rest: float = self.seconds - sum(sum(training.seconds) for training in cut)
+        # an encoder may train on the texts by itself, for the longer the more there are
+        self.own = sum((t.step * len(t.seconds) for t in trainings if not t.by_steps), 0.0)
+        self.rest = self.seconds - sum(sum(t.seconds) for t in trainings)
 
-    def foreseen(self, corpus: Corpus, steps: int) -> float:
-        """Seconds with so many steps a training; what is not steps grows with the texts."""
-        return self.rest * len(corpus) / self.texts + self.steps * steps
+    def seconds_for(self, texts: int, steps: int, fewer: _Tried | None = None) -> float:
+        """Seconds of a fit with so many steps a training. What is not steps grows with the texts,
+        in proportion, or on the line from a fit on fewer texts where that is flatter."""
+        slope = self.rest / self.texts
+        if fewer is not None and fewer.texts < self.texts:
+            between = (self.rest - fewer.rest) / (self.texts - fewer.texts)
+            slope = min(slope, max(0.0, between))
+        rest = self.rest + slope * (texts - self.texts)
+        return rest + self.own * texts / self.texts + self.steps * steps
 
 
 def _letters(corpus: Corpus) -> np.ndarray:
