@@ -23,7 +23,7 @@ class Timed:
     @property
     def step(self) -> float:
         """Of a step that pays for nothing that is done once."""
-        return float(np.mean(self.seconds[1:] or self.seconds))
+        return float(np.median(self.seconds[1:] or self.seconds))
 
 
 class Stopwatch:
