@@ -9,7 +9,8 @@
 // only rows with curvature, for the squared hinge those inside some lane's margin. One thread
 // solves a block, so that results do not depend on the number of threads.
 // A label with few rows inside its margin steps alone, over those, as hardly any other label has a
-// slope in the same rows. A label that single precision takes no further is finished by refine.hpp.
+// slope in the same rows; of many it takes a sample for its Hessian, and steps alone as well. A
+// label that single precision takes no further is finished by refine.hpp.
 #pragma once
 
 #include <algorithm>
@@ -206,10 +207,10 @@ class Solver {
         std::size_t active = place(loss, classes, {}, n);
         for (int iteration = 0; iteration < options.max_newton; ++iteration) {
             std::fill(block_.step.begin(), block_.step.end(), 0.f);
-            const unsigned apart = list_alone(active, n, open);
+            list_rows(x, active, open, iteration);
             for (std::size_t k = 0; k < lanes; ++k)
-                if (apart >> k & 1) open[k] = step_alone(x, options, w, k, tolerance[k]);
-            step_together(x, options, active, w, tolerance, apart, open);
+                if (apart_ >> k & 1) open[k] = step_alone(x, options, w, k, tolerance[k]);
+            step_together(x, options, active, w, tolerance, open);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
                 any |= open[k];
@@ -271,63 +272,112 @@ class Solver {
         return std::sqrt(std::reduce(square.begin(), square.end()));
     }
 
-    // Which open lanes go alone (a bit each), with their rows: those with few, as hardly any other
-    // lane has a slope in the same rows. That depends on nothing but the label, so that its weights
-    // do not depend on its company.
-    unsigned list_alone(std::size_t active, std::size_t n, const std::array<bool, lanes>& open) {
-        unsigned apart = 0;
+    // Of how many of a label's rows with a slope one goes into its Hessian, for that many times its
+    // curvature (Byrd et al. 2011). Gradient, line search and stopping rule are those of all rows,
+    // so that only the way is another. A sample of fewer rows than a third of the features takes
+    // more steps than it saves, and as rows grow it must, though only with their square root. What
+    // is left after many steps, where the tolerance is tight, all rows do faster.
+    static std::size_t stride(std::size_t count, std::size_t width, int iteration) {
+        if (iteration >= 50) return 1;
+        const std::size_t least = std::max<std::size_t>(2048, width / 3);
+        const auto root = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
+        return std::max<std::size_t>(1, std::min(count / least, root / 16));
+    }
+
+    // A row is in a sample where this is no more than the sample's `reach_`: multiples of the
+    // golden ratio are spread evenly and have no period. Each iteration has a sample of its own.
+    std::uint64_t draw(std::int32_t row) const {
+        return (static_cast<std::uint64_t>(row) + offset_) * 0x9E3779B97F4A7C15u;
+    }
+
+    // Lists the rows of the open lanes that find their step alone, as hardly any other lane needs
+    // the same rows: lanes with a slope in few rows (`apart_`, a bit each), and those with few in
+    // their sample (`thinned_`), which share the gradient with others. All that depends on nothing
+    // but the label, so that its weights do not depend on its company.
+    void list_rows(const Rows& x, std::size_t active, const std::array<bool, lanes>& open,
+                   int iteration) {
+        const std::size_t few = x.size() / 8;
+        offset_ = 1 + static_cast<std::uint64_t>(iteration) * 0x632BE59BD9B4E019u;
+        apart_ = thinned_ = 0;
+        std::uint64_t widest = 0;
         for (std::size_t k = 0; k < lanes; ++k) {
             lists_[k].clear();
-            if (open[k] && static_cast<std::size_t>(counts_[k]) <= n / 8) apart |= 1u << k;
+            const auto count = static_cast<std::size_t>(counts_[k]);
+            stride_[k] = stride(count, x.width(), iteration);
+            reach_[k] = ~std::uint64_t{0} / stride_[k];
+            if (!open[k] || count / stride_[k] > few) continue;
+            if (count <= few) {
+                apart_ |= 1u << k;
+            } else {
+                thinned_ |= 1u << k;
+                widest = std::max(widest, reach_[k]);
+            }
         }
-        if (apart)
-            for (std::size_t r = 0; r < active; ++r)
-                for (unsigned bits = sloped_[r] & apart; bits; bits &= bits - 1)
-                    lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
-        return apart;
+        if (!apart_ && !thinned_) return;
+        for (std::size_t r = 0; r < active; ++r) {
+            for (unsigned bits = sloped_[r] & apart_; bits; bits &= bits - 1)
+                lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
+            if (!(sloped_[r] & thinned_) || draw(rows_[r]) > widest) continue;
+            for (unsigned bits = sloped_[r] & thinned_; bits; bits &= bits - 1)
+                if (const int k = std::countr_zero(bits); draw(rows_[r]) <= reach_[k])
+                    lists_[k].push_back(static_cast<std::int32_t>(r));
+        }
     }
 
     // The step of one lane over its own rows; false where the lane is done.
     bool step_alone(const Rows& x, const Options& options, const float* w, std::size_t lane,
                     double tolerance) {
-        auto& list = lists_[lane];
-        curvatures_.resize(list.size());
-        coefficients_.resize(list.size());
-        for (std::size_t j = 0; j < list.size(); ++j) {
-            coefficients_[j] = slope_[list[j] * lanes + lane];
-            curvatures_[j] = curvature_[list[j] * lanes + lane];
-            list[j] = rows_[list[j]];
+        picked_.clear();
+        coefficients_.clear();
+        for (auto r : lists_[lane]) {
+            picked_.push_back(rows_[r]);
+            coefficients_.push_back(slope_[r * lanes + lane]);
         }
         std::fill(alone_.gradient.begin(), alone_.gradient.end(), 0.f);
         for (std::size_t q = 0; q <= x.width(); ++q) alone_.gradient[q] = w[q * lanes + lane];
         x.with_columns([&](auto* columns) {
-            add_alone(x, columns, options.bias, list, coefficients_.data(), alone_.gradient.data());
+            add_alone(x, columns, options.bias, picked_, coefficients_.data(),
+                      alone_.gradient.data());
         });
-        const std::size_t places = alone_.gradient.size() / lanes;
         Lanes square{};
-        dot(alone_.gradient.data(), alone_.gradient.data(), places, square.data());
+        dot(alone_.gradient.data(), alone_.gradient.data(), alone_.gradient.size() / lanes,
+            square.data());
         join(square);
         if (square[0] <= tolerance * tolerance) return false;
+        find_alone(x, options, lane, square);
+        return true;
+    }
+
+    // The step of one lane from its gradient, by the Hessian of its sample.
+    void find_alone(const Rows& x, const Options& options, std::size_t lane, const Lanes& square) {
+        picked_.clear();
+        curvatures_.clear();
+        for (auto r : lists_[lane]) {
+            if (draw(rows_[r]) > reach_[lane]) continue;
+            picked_.push_back(rows_[r]);
+            curvatures_.push_back(static_cast<float>(stride_[lane]) * curvature_[r * lanes + lane]);
+        }
         std::fill(alone_.step.begin(), alone_.step.end(), 0.f);
         std::array<bool, lanes> going;
         going.fill(true);
+        const std::size_t places = alone_.gradient.size() / lanes;
         const Lanes fall = find_step(alone_, places, options, going, square, true, [&](unsigned) {
             x.with_columns([&](auto* columns) {
-                hessian_alone(x, columns, options.bias, list, curvatures_.data(),
+                hessian_alone(x, columns, options.bias, picked_, curvatures_.data(),
                               alone_.direction.data(), alone_.product.data());
             });
         });
         fall_[lane] = fall[0];
         for (std::size_t q = 0; q <= x.width(); ++q) block_.step[q * lanes + lane] = alone_.step[q];
-        return true;
     }
 
-    // The steps of all other lanes, over the rows where any of them has a slope.
+    // The gradients of all other lanes, over the rows where any of them has a slope, and the steps
+    // of those that need all these rows for it.
     void step_together(const Rows& x, const Options& options, std::size_t active, const float* w,
-                       const Lanes& tolerance, unsigned apart, std::array<bool, lanes>& open) {
+                       const Lanes& tolerance, std::array<bool, lanes>& open) {
         unsigned wanted = 0;
         for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{open[k]} << k;
-        wanted &= ~apart;
+        wanted &= ~apart_;
         if (!wanted) return;
         const std::size_t size = x.width() + 1;
         std::memcpy(block_.gradient.data(), w, size * lanes * sizeof(float));
@@ -341,6 +391,14 @@ class Solver {
         for (std::size_t k = 0; k < lanes; ++k) {
             if (!(wanted >> k & 1)) continue;
             going[k] = open[k] = square[k] > tolerance[k] * tolerance[k];
+            if (!going[k] || !(thinned_ >> k & 1)) continue;
+            going[k] = false;
+            std::fill(alone_.gradient.begin(), alone_.gradient.end(), 0.f);
+            for (std::size_t q = 0; q < size; ++q)
+                alone_.gradient[q] = block_.gradient[q * lanes + k];
+            Lanes own;
+            own.fill(square[k]);
+            find_alone(x, options, k, own);
         }
         if (std::none_of(going.begin(), going.end(), std::identity())) return;
         const auto fall =
@@ -450,6 +508,11 @@ class Solver {
     std::vector<float> factors_;
     std::array<std::int32_t, lanes> counts_{};  // rows with a slope
     std::array<std::vector<std::int32_t>, lanes> lists_;
+    unsigned apart_ = 0, thinned_ = 0;
+    std::array<std::size_t, lanes> stride_{};
+    std::array<std::uint64_t, lanes> reach_{};
+    std::uint64_t offset_ = 0;  // of this iteration's samples
+    std::vector<std::int32_t> picked_;
     std::vector<float> coefficients_, curvatures_;
     Lanes loss_{};  // at the margins
     Lanes fall_{};  // gradient times step
