@@ -162,6 +162,15 @@ def test_objective_values(loss, eps, limit):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("eps", "limit"), [(0.01, 1e-3), (1e-4, 1e-5), (1e-6, 1e-9)])
+def test_so_many_rows_that_steps_come_from_samples(loss, eps, limit):
+    X, targets = problem(24_000, 20, 2)
+    found = excess(X, targets, train(X, targets, loss=loss, eps=eps), loss)
+    assert found.max() < limit
+    assert found.min() > -1e-9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("cost", [1e-6, 1e-3, 0.1, 10])
 def test_costs_from_tiny_to_large(loss, cost):
     X, targets = problem(200, 40, 18)
@@ -402,6 +411,13 @@ def test_the_same_bits_for_any_threads_order_and_grouping(loss, dense, threads):
     order = np.random.default_rng(1).permutation(50)
     shuffled = train(X, targets[:, order], loss=loss, eps=0.01).toarray()
     np.testing.assert_array_equal(shuffled, W[order])
+
+
+def test_the_same_bits_where_steps_come_from_samples():
+    X, targets = problem(24_000, 30, 6)
+    W = train(X, targets, eps=0.01).toarray()
+    for sizes in ((1,), (4, 2)):
+        np.testing.assert_array_equal(grouped(X, targets, sizes, eps=0.01), W)
 
 
 def test_the_same_bits_with_a_copy_of_the_rows_on_each_memory_node(tmp_path):
