@@ -28,7 +28,7 @@ def attentionxml(
     max_leaf: int = 8,
     beam: int = 160,
     epochs: float | None = None,
-    batch: int | None = None,
+    batch: int | None = 40,
     learning_rate: float = 1e-3,
     head_learning_rate: float = 1e-3,
     trees: int = 1,

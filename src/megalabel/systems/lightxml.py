@@ -27,7 +27,7 @@ def lightxml(
     bottleneck: int = 400,
     dropout: float = 0.5,
     epochs: float | None = None,
-    batch: int | None = None,
+    batch: int | None = 16,
     learning_rate: float = 1e-4,
     head_learning_rate: float = 1e-4,
     models: int = 1,
