@@ -10,7 +10,7 @@ from megalabel.tagger import Tagger
 
 def xr_linear(
     *,
-    arity: int = 16,
+    arity: int = 32,
     max_leaf: int = 100,
     label_vectors: str = "pifa",
     trees: int = 1,
@@ -18,7 +18,7 @@ def xr_linear(
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
-    prune: float = 0.1,
+    prune: float = 0.07,
     precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = True,
