@@ -16,7 +16,7 @@ import numpy as np
 
 from megalabel import __version__
 from megalabel.base import Component
-from megalabel.errors import StoreError
+from megalabel.errors import MissingExtraError, StoreError
 from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
@@ -121,7 +121,7 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
             parts = ", ".join(name.removesuffix("_") for name in learned)
             raise StoreError(f"{folder} has no part {part!r}; it has {parts}")
         return decoder.value(learned[name])
-    except StoreError:
+    except (StoreError, MissingExtraError):
         raise
     except Exception as error:  # whatever a damaged folder brings about is one kind of error
         reason = str(error) or type(error).__name__

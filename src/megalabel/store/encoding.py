@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix, issparse
 from megalabel.base import Component
 from megalabel.data import LabelSet
 from megalabel.data.strings import from_arrays, to_arrays
-from megalabel.errors import StoreError
+from megalabel.errors import MissingExtraError, StoreError
 
 ROOMS = (
     "features",
@@ -156,7 +156,10 @@ def find_class(name: str) -> type[Component]:
     room, _, kind = name.partition(".") if isinstance(name, str) else ("", "", "")
     found = None
     if room in ROOMS:
-        found = getattr(importlib.import_module(f"megalabel.{room}"), kind, None)
+        try:
+            found = getattr(importlib.import_module(f"megalabel.{room}"), kind, None)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(error.name or "torch", room) from error
     if not (isinstance(found, type) and issubclass(found, Component)):
         raise StoreError(f"unknown class {name!r}: made by a newer megalabel?")
     return found
