@@ -48,6 +48,8 @@ def test_snippets_run(page, tmp_path, monkeypatch):
     for language, block in blocks(page):
         if language == "python" and re.search(r"\b(torch|megalabel\.neural)\b", block):
             pytest.importorskip("torch", reason=f"snippets of {page.name} need torch")
+        if language == "python" and re.search(r"\b(without_torch|export_onnx)\b", block):
+            pytest.importorskip("onnxscript", reason=f"snippets of {page.name} need the extra onnx")
         if language == "python" and block.startswith(">>>"):
             example = doctest.DocTestParser().get_doctest(block, namespace, page.name, None, 0)
             results = doctest.DocTestRunner().run(example, clear_globs=False)

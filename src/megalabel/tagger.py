@@ -298,7 +298,8 @@ class Tagger(Component):
             labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
         vectors = self.features_.transform(corpus)
-        read = self.classifier_.reads_texts  # rows are not vectors then
+        # rows of other kinds are not vectors
+        read = self.classifier_.reads_texts or isinstance(vectors, list)
         bare = 0 if read else int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
         if bare:
             log.warning(

@@ -1,7 +1,8 @@
-"""Precomputed and Concat."""
+"""Precomputed, Concat and Each."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from scipy.sparse import csr_matrix, issparse, random
 from sklearn.base import clone
 from sklearn.preprocessing import normalize
 
+from megalabel import store
 from megalabel.data import Corpus
 from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError
-from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.features import Concat, Each, Precomputed, Tfidf
 
 DENSE = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 DENSE[2] = 0
@@ -108,3 +110,25 @@ def test_parts_must_fit() -> None:
         Concat([Tfidf()]).restore({"parts_": [Precomputed()]})
     with pytest.raises(NotFittedError):
         Concat([Tfidf()]).transform(TEXTS)
+
+
+def test_joined_rows_as_they_are() -> None:
+    corpus = Corpus(TEXTS, DENSE)
+    both = Concat([Tfidf(), Precomputed()], norm=None).fit_transform(corpus)
+    words = Tfidf().fit_transform(corpus).toarray()
+    np.testing.assert_allclose(dense(both), np.hstack([words, normalize(DENSE)]), rtol=1e-6)
+    alone = Concat([Precomputed(), Precomputed()], norm=None).fit_transform(DENSE)
+    np.testing.assert_allclose(alone, np.hstack([normalize(DENSE)] * 2), rtol=1e-6)
+
+
+def test_each_by_itself(tmp_path: Path) -> None:
+    corpus = Corpus(TEXTS, DENSE)
+    features = Each([Tfidf(), Precomputed()]).fit(corpus)
+    store.save(features, tmp_path / "features")
+    for fitted in (features, store.load(tmp_path / "features")):
+        words, vectors = fitted.transform(corpus)
+        np.testing.assert_array_equal(dense(words), dense(Tfidf().fit_transform(corpus)))
+        np.testing.assert_array_equal(vectors, Precomputed().fit_transform(corpus))
+        assert fitted.n_features == words.shape[1] + 3
+    with pytest.raises(ValueError, match="parts_ of Each"):
+        Each([Tfidf()]).restore({"parts_": [Precomputed().fit(DENSE)]})

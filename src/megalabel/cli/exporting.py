@@ -1,4 +1,4 @@
-"""export: the encoder of a model for other programs."""
+"""export: a model without torch, or its encoder for other programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from megalabel import store
 from megalabel.cli import output
 from megalabel.cli.models import Json, SkipBad, read
 from megalabel.errors import MissingExtraError
@@ -15,6 +16,9 @@ from megalabel.errors import MissingExtraError
 def export(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
+    whole: Annotated[
+        bool, typer.Option("--whole", help="All of the model, to tag with where torch is not.")
+    ] = False,
     int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits: smaller.")] = False,
     texts: Annotated[
         Path | None, typer.Option(help="A corpus to measure the difference on.")
@@ -23,18 +27,25 @@ def export(
     skip_bad: SkipBad = False,
     as_json: Json = False,
 ) -> None:
-    """Write the encoder of a neural model as ONNX, with its tokenizer.
+    """Write the encoder of a neural model as ONNX, with its tokenizer; or all of it as a model.
 
     [dim]megalabel export model --out encoder[/]
+    [dim]megalabel export model --out served --whole[/]
     """
     try:
-        from megalabel.neural import export_onnx
+        from megalabel.neural import export_onnx, without_torch
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "neural") from error
     sample = None if texts is None else read(texts, part, skip_bad)
-    about = export_onnx(model, out, int8=int8, texts=sample)
+    if whole:
+        store.check_target(out)
+        tagger = without_torch(model, int8=int8, texts=sample)
+        tagger.save(out)
+        about = tagger.provenance_["without_torch"]
+    else:
+        about = export_onnx(model, out, int8=int8, texts=sample)
     if as_json:
         output.show_json(about)
         return
-    measured = {name: f"{about[name]:.4g}" for name in ("difference", "cosine")}
-    output.show_facts(str(out), about | measured)
+    shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in about.items()}
+    output.show_facts(str(out), shown)

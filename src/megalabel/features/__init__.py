@@ -1,9 +1,19 @@
 """Text to vectors."""
 
-from megalabel.features.concat import Concat
+from megalabel.features.bag import BagEmbedding
+from megalabel.features.concat import Concat, Each
 from megalabel.features.embedding import Embedding
-from megalabel.features.onnx import OnnxEmbedding
+from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.precomputed import Precomputed
 from megalabel.features.tfidf import Tfidf
 
-__all__ = ["Concat", "Embedding", "OnnxEmbedding", "Precomputed", "Tfidf"]
+__all__ = [
+    "BagEmbedding",
+    "Concat",
+    "Each",
+    "Embedding",
+    "OnnxEmbedding",
+    "OnnxTokens",
+    "Precomputed",
+    "Tfidf",
+]

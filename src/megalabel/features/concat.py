@@ -1,4 +1,4 @@
-"""Concat: the vectors of several featurizers side by side."""
+"""Concat: the vectors of several featurizers side by side; Each: those of each by themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Concat(Featurizer):
     """Blocks of columns from several featurizers, each of length one, weighted, and joined.
 
     Every block's rows are divided by their length and multiplied by the block's weight; then the
-    joined rows are divided by theirs. The result is sparse if any block is.
+    joined rows are divided by theirs, unless `norm` is None. The result is sparse if any block is.
 
     Parameters
     ----------
@@ -28,6 +28,8 @@ class Concat(Featurizer):
         What gives the blocks. They are copied; the fitted copies are in `parts_`.
     weights : list of float, optional
         How much each block counts; all the same where not given.
+    norm : "l2" or None
+        None: joined rows stay as they are.
 
     Examples
     --------
@@ -40,15 +42,21 @@ class Concat(Featurizer):
     PARAMETERS = {  # noqa: RUF012
         "parts": sequence_of(instance(Featurizer)),
         "weights": sequence_of(number(0.0)) | one_of(None),
+        "norm": one_of("l2", None),
     }
 
     parts_: list[Featurizer]
 
     def __init__(
-        self, parts: Sequence[Featurizer], *, weights: Sequence[float] | None = None
+        self,
+        parts: Sequence[Featurizer],
+        *,
+        weights: Sequence[float] | None = None,
+        norm: str | None = "l2",
     ) -> None:
         self.parts = parts
         self.weights = weights
+        self.norm = norm
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Fit a copy of each part."""
@@ -75,9 +83,7 @@ class Concat(Featurizer):
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the fitted parts back."""
-        parts = learned.get("parts_")
-        if not isinstance(parts, list) or [type(p) for p in parts] != [type(p) for p in self.parts]:
-            raise ValueError(f"parts_ of Concat must be fitted copies of {self.parts!r}")
+        check_parts(self, self.parts, learned)
         super().restore(learned)
 
     def _fresh_parts(self) -> list[Featurizer]:
@@ -95,6 +101,63 @@ class Concat(Featurizer):
             raise ShapeError(f"blocks differ in rows: shapes {[block.shape for block in blocks]}")
         weights = [1.0] * len(blocks) if self.weights is None else self.weights
         blocks = [normalised_rows(block, w) for block, w in zip(blocks, weights, strict=True)]
-        if not any(map(issparse, blocks)):
-            return normalised_rows(np.hstack(blocks))
-        return normalised_rows(hstack([csr_matrix(block) for block in blocks], "csr"))
+        if any(map(issparse, blocks)):
+            joined = hstack([csr_matrix(block) for block in blocks], "csr")
+        else:
+            joined = np.hstack(blocks)
+        return joined if self.norm is None else normalised_rows(joined)
+
+
+class Each(Featurizer):
+    """The vectors of several featurizers, not joined: a list of matrices.
+
+    For `linear.Ensemble`, each of whose models sees its own.
+
+    Parameters
+    ----------
+    parts : list of Featurizer
+        They are copied; the fitted copies are in `parts_`.
+
+    Examples
+    --------
+    >>> from megalabel.features import Tfidf
+    >>> both = Each([Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 3))])
+    >>> [rows.shape for rows in both.fit_transform(["red dress", "blue jeans"])]
+    [(2, 4), (2, 17)]
+    """
+
+    PARAMETERS = {"parts": sequence_of(instance(Featurizer))}  # noqa: RUF012
+
+    parts_: list[Featurizer]
+
+    def __init__(self, parts: Sequence[Featurizer]) -> None:
+        self.parts = parts
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Fit a copy of each part."""
+        self.check_parameters()
+        self.parts_ = [part.fit(inputs) for part in clone(self.parts)]
+        return self
+
+    def transform(self, inputs: Any) -> Any:
+        """The rows of each part."""
+        self.check_fitted()
+        return [part.transform(inputs) for part in self.parts_]
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of all parts together."""
+        self.check_fitted()
+        return sum(part.n_features for part in self.parts_)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the fitted parts back."""
+        check_parts(self, self.parts, learned)
+        super().restore(learned)
+
+
+def check_parts(owner: Featurizer, parts: Sequence[Featurizer], learned: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless `parts_` of what was learned are of the parts' kinds."""
+    found = learned.get("parts_")
+    if not isinstance(found, list) or [type(p) for p in found] != [type(p) for p in parts]:
+        raise ValueError(f"parts_ of {type(owner).__name__} must be fitted copies of {parts!r}")

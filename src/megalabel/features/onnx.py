@@ -1,4 +1,4 @@
-"""OnnxEmbedding: the vectors of an exported encoder, by onnxruntime alone."""
+"""OnnxEmbedding: the vectors of an exported encoder, by onnxruntime alone; OnnxTokens: tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Featurizer, check_array, instance
+from megalabel.base import Featurizer, check_array, instance, one_of
 from megalabel.data.strings import from_arrays
-from megalabel.errors import DataError, MissingExtraError
+from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features.inputs import text_batches
 from megalabel.features.rows import normalised_rows
 
 MODEL, ABOUT, TOKENIZER = "model.onnx", "config.json", "tokenizer.json"  # of an exported folder
-_AT_ONCE = 32  # texts encoded together
+AT_ONCE = 32  # texts encoded together
 
 
 class OnnxEmbedding(Featurizer):
@@ -27,8 +27,10 @@ class OnnxEmbedding(Featurizer):
 
     Parameters
     ----------
-    folder : str
-        Where the encoder was written to.
+    folder : str, optional
+        Where the encoder was written to; None: it is held already (`neural.without_torch`).
+    norm : "l2" or None
+        None: vectors stay as the encoder gives them; else they are scaled to length one.
 
     Examples
     --------
@@ -36,18 +38,24 @@ class OnnxEmbedding(Featurizer):
     >>> vectors = features.fit_transform(["red dress"])  # doctest: +SKIP
     """
 
-    PARAMETERS = {"folder": instance(str)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "folder": instance(str) | one_of(None),
+        "norm": one_of("l2", None),
+    }
 
     model_: np.ndarray
     tokenizer_: str
     about_: dict[str, Any]
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str | None = None, *, norm: str | None = "l2") -> None:
         self.folder = folder
+        self.norm = norm
 
     def fit(self, inputs: Any = None, y: Any = None) -> Self:
         """Read the folder; nothing is learned from the inputs."""
         self.check_parameters()
+        if self.folder is None:
+            raise ParameterError("OnnxEmbedding needs the folder of an exported encoder")
         where = Path(self.folder)
         for name in (MODEL, ABOUT, TOKENIZER):
             if not (where / name).is_file():
@@ -66,27 +74,18 @@ class OnnxEmbedding(Featurizer):
         return self
 
     def transform(self, inputs: Any) -> np.ndarray:
-        """One row a text, float32, of length one."""
-        made = normalised_rows(self.encode(inputs))
-        assert isinstance(made, np.ndarray)
-        return made
-
-    def encode(self, inputs: Any) -> np.ndarray:
-        """The vectors as the encoder gives them, of any length."""
+        """One row a text, float32."""
         self.check_fitted()
-        rows: list[list[int]] = []
-        for arrays in text_batches(inputs):
-            texts = from_arrays(*arrays).to_pylist()
-            rows += [made.ids for made in self._tokenizer.encode_batch_fast(texts)]
-        return self.of_tokens(rows)
+        vectors = self.of_tokens(_token_rows(self._tokenizer, inputs))
+        return vectors if self.norm is None else np.asarray(normalised_rows(vectors))
 
     def of_tokens(self, rows: list[list[int]]) -> np.ndarray:
-        """The vectors of rows of token numbers."""
+        """The vectors of rows of token numbers, as the encoder gives them."""
         vectors = np.zeros((len(rows), self.n_features), np.float32)
         lengths = np.array([len(row) for row in rows], np.int64)
         order = np.argsort(lengths, kind="stable")
-        for start in range(0, len(rows), _AT_ONCE):
-            some = order[start : start + _AT_ONCE]
+        for start in range(0, len(rows), AT_ONCE):
+            some = order[start : start + AT_ONCE]
             mask = np.arange(max(1, lengths[some].max())) < lengths[some][:, None]
             ids = np.full(mask.shape, self.about_["pad"], np.int64)
             ids[mask] = [number for row in some for number in rows[row]]
@@ -108,19 +107,75 @@ class OnnxEmbedding(Featurizer):
         numbers = about if isinstance(about, dict) else {}
         if not all(isinstance(numbers.get(name), int) for name in ("width", "pad")):
             raise ValueError("about_ of OnnxEmbedding must hold the width and the padding token")
-        runtime, backend = optional("onnxruntime"), optional("tokenizers").Tokenizer
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = _native.get_threads()
-        options.log_severity_level = 3
-        try:
-            self._tokenizer = backend.from_str(tokenizer)
-            self._session = runtime.InferenceSession(
-                learned["model_"].tobytes(), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # neither library raises anything more specific
-            raise ValueError(f"the exported encoder cannot be opened: {error}") from None
-        self._tokenizer.no_padding()
+        self._tokenizer = _opened_tokenizer("OnnxEmbedding", tokenizer)
+        self._session = opened_graph("OnnxEmbedding", learned["model_"])
         super().restore(learned)
+
+
+class OnnxTokens(Featurizer):
+    """The numbers of a text's tokens, for `linear.AttentionTree`.
+
+    Made by `neural.without_torch`; it learns nothing by itself.
+    """
+
+    tokenizer_: str
+
+    def fit(self, inputs: Any = None, y: Any = None) -> Self:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("OnnxTokens is made of a trained tagger, by neural.without_torch")
+
+    def transform(self, inputs: Any) -> np.ndarray:
+        """One row a text, int32; -1 after its last token."""
+        self.check_fitted()
+        rows = _token_rows(self._tokenizer, inputs)
+        numbers = np.full((len(rows), max([1, *map(len, rows)])), -1, np.int32)
+        for places, row in zip(numbers, rows, strict=True):
+            places[: len(row)] = row
+        return numbers
+
+    @property
+    def n_features(self) -> int:
+        """The number of different tokens."""
+        self.check_fitted()
+        return int(self._tokenizer.get_vocab_size())
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the tokenizer back."""
+        self._tokenizer = _opened_tokenizer("OnnxTokens", learned.get("tokenizer_"))
+        super().restore(learned)
+
+
+def opened_graph(owner: str, model: Any) -> Any:
+    """A session of onnxruntime over the bytes of a graph."""
+    check_array(owner, "the graph", model, np.uint8, (None,))
+    runtime = optional("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = _native.get_threads()
+    options.log_severity_level = 3
+    try:
+        return runtime.InferenceSession(
+            model.tobytes(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # it raises nothing more specific
+        raise ValueError(f"the exported encoder of {owner} cannot be opened: {error}") from None
+
+
+def _opened_tokenizer(owner: str, text: Any) -> Any:
+    backend = optional("tokenizers").Tokenizer
+    try:
+        made = backend.from_str(text)
+    except Exception as error:  # it raises nothing more specific
+        raise ValueError(f"the tokenizer of {owner} cannot be opened: {error}") from None
+    made.no_padding()
+    return made
+
+
+def _token_rows(tokenizer: Any, inputs: Any) -> list[list[int]]:
+    rows: list[list[int]] = []
+    for arrays in text_batches(inputs):
+        texts = from_arrays(*arrays).to_pylist()
+        rows += [made.ids for made in tokenizer.encode_batch_fast(texts)]
+    return rows
 
 
 def optional(module: str) -> Any:

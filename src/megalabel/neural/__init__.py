@@ -1,5 +1,6 @@
 """Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
 
+from megalabel.linear import Ensemble
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
 from megalabel.neural.encoders import (
@@ -10,7 +11,6 @@ from megalabel.neural.encoders import (
     PretrainedEncoder,
     RecurrentEncoder,
 )
-from megalabel.neural.ensemble import Ensemble
 from megalabel.neural.export import encoder_of, export_onnx
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.losses import (
@@ -26,6 +26,7 @@ from megalabel.neural.losses import (
 from megalabel.neural.memory import MemoryWatch
 from megalabel.neural.pretraining import pretrain
 from megalabel.neural.recursive import RecursiveClassifier
+from megalabel.neural.serving import without_torch
 from megalabel.neural.staged import StagedClassifier
 from megalabel.neural.stopwatch import Stopwatch
 from megalabel.neural.tokens import Tokenizer, Tokens
@@ -63,4 +64,5 @@ __all__ = [
     "encoder_of",
     "export_onnx",
     "pretrain",
+    "without_torch",
 ]

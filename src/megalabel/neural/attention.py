@@ -18,6 +18,7 @@ from megalabel.base import Check, check_array, clone, instance, integer, number,
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.labels import LabelTree, label_vectors
+from megalabel.linear.dense import filled
 from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
 from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
@@ -25,7 +26,7 @@ from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads.base import best
 from megalabel.neural.heads.shortlist import SPARSE, without_padding
 from megalabel.neural.losses import BCE
-from megalabel.neural.shortlists import Candidates, filled
+from megalabel.neural.shortlists import Candidates
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
 

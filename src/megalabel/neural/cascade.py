@@ -216,10 +216,14 @@ class CascadeClassifier(NeuralClassifier):
         """The k best labels that the network finds, whatever the ranker would say."""
         self.check_fitted()
         self.check_rows(X)
+        k = clamped(k, len(self.labels_))
+        return Ranking(*self._ranked(self.network(), X.tokens, k), self.labels_)
+
+    def network(self) -> Cascade:
+        """The trained network, on its device."""
         if self._network is None:
             self._network = self._restored().to(self.device())
-        k = clamped(k, len(self.labels_))
-        return Ranking(*self._ranked(self._network, X.tokens, k), self.labels_)
+        return self._network
 
     def features(self, X: Views) -> csr_matrix:
         """What the ranker sees: words and vectors side by side."""

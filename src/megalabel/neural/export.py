@@ -61,38 +61,37 @@ def export_onnx(
         What `config.json` says. `difference` is the largest difference between a vector written
         and the encoder's, relative to its length; `cosine` is the mean of their cosines.
     """
-    optional("onnxscript")
-    optional("onnxruntime")
     if not isinstance(encoder, Encoder):
         encoder, tokenizer = encoder_of(encoder)
     if tokenizer is None:
         raise ParameterError("an encoder by itself is exported with its tokenizer: give both")
     if encoder.reads != "tokens":
         raise ParameterError(
-            f"{type(encoder).__name__} reads {encoder.reads}: encoders that read tokens can be "
-            "exported"
+            f"{type(encoder).__name__} reads {encoder.reads}, for which there is no ONNX: export "
+            "the whole tagger (neural.without_torch, megalabel export --whole)"
         )
-    module, where = encoder.module(), Path(folder)
+    return written(encoder.module(), tokenizer, Path(folder), type(encoder).__name__, int8, texts)
+
+
+def written(
+    module: Any, tokenizer: Tokenizer, where: Path, name: str, int8: bool, texts: Any
+) -> dict[str, Any]:
+    """Write a module that makes vectors, of a `width`, of a batch of tokens; as `export_onnx`."""
     tokenizer.write(where)
-    _write(module, where / MODEL)
-    if int8:
-        _quantise(where / MODEL)
+    write_graph(module, where / MODEL, int8)
     about: dict[str, Any] = {
         "megalabel": __version__,
-        "encoder": type(encoder).__name__,
+        "encoder": name,
         "width": module.width,
         "pad": tokenizer.special_["pad"],
         "max_length": tokenizer.max_length,
         "int8": int8,
     }
     (where / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    tokens = _made_up(tokenizer) if texts is None else tokenizer.transform(texts)
+    tokens = made_up(tokenizer) if texts is None else tokenizer.transform(texts)
     about |= _compared(module, OnnxEmbedding(str(where)).fit(), tokens)
-    if not int8 and about["difference"] > _CLOSE:
-        raise MegalabelError(
-            f"the exported encoder is off by {about['difference']:.2g}, more than {_CLOSE}: "
-            f"{type(encoder).__name__} cannot be exported by this version of torch"
-        )
+    if not int8:
+        check_close(about["difference"], name)
     (where / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
     return about
 
@@ -107,7 +106,10 @@ def encoder_of(tagger: Tagger | str | Path) -> tuple[Encoder, Tokenizer]:
     parts = [fitted.features_, *fitted.features_.learned().values()]
     tokenizers = [part for part in parts if isinstance(part, Tokenizer)]
     if not tokenizers:
-        raise ParameterError(f"{type(fitted.features_).__name__} has no tokenizer")
+        raise ParameterError(
+            f"{type(fitted.features_).__name__} has no tokenizer to export with the encoder: "
+            "export the whole tagger (neural.without_torch, megalabel export --whole)"
+        )
     return encoder, tokenizers[0]
 
 
@@ -123,10 +125,26 @@ class _ByName(nn.Module):
         return made
 
 
-def _write(module: EncoderModule, file: Path) -> None:
+def check_close(difference: float, name: str) -> None:
+    """Raise an error where what was exported is not the same."""
+    if difference > _CLOSE:
+        raise MegalabelError(
+            f"the exported encoder is off by {difference:.2g}, more than {_CLOSE}: {name} cannot "
+            "be exported by this version of torch"
+        )
+
+
+def write_graph(module: Any, file: Path, int8: bool) -> None:
+    """Write a module of batches of tokens as ONNX."""
+    optional("onnxscript")
+    optional("onnxruntime")
     ids = torch.ones(2, 7, dtype=torch.long)
     mask = torch.ones_like(ids)
     mask[1, 5:] = 0
+    # what an export takes recurrent layers apart with stays in these caches, and the next one would
+    # take texts for as long as those of the example
+    for layer in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input):
+        getattr(layer, "_dispatch_cache", {}).clear()
     any_size = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     with _quietly():
         torch.onnx.export(
@@ -140,6 +158,8 @@ def _write(module: EncoderModule, file: Path) -> None:
             external_data=False,
             verbose=False,
         )
+    if int8:
+        _quantise(file)
 
 
 def _quantise(file: Path) -> None:
@@ -165,7 +185,7 @@ def _compared(module: EncoderModule, exported: OnnxEmbedding, tokens: Tokens) ->
     }
 
 
-def _made_up(tokenizer: Tokenizer) -> Tokens:
+def made_up(tokenizer: Tokenizer) -> Tokens:
     """Rows of random tokens, of all lengths up to the longest."""
     random = np.random.default_rng(0)
     lengths = np.linspace(1, tokenizer.max_length, _ROWS).astype(np.int64)

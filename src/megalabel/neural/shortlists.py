@@ -7,7 +7,6 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.data import Ranking
 from megalabel.neural.targets import Targets
 from megalabel.neural.tokens import on_device
 
@@ -142,22 +141,3 @@ def best(scores: np.ndarray, numbers: np.ndarray, k: int, size: int) -> csr_matr
     found = csr_matrix((values, (rows, numbers[there])), (len(scores), size))
     found.sort_indices()
     return found
-
-
-def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
-    """Places that no candidate took go to the most frequent of the other labels, with a score of 0.
-
-    Examples
-    --------
-    >>> from megalabel.data import LabelSet
-    >>> short = Ranking([[2, 3]], [[0.5, -np.inf]], LabelSet(["a", "b", "c"]))
-    >>> filled(short, np.array([1, 4, 2])).ids
-    array([[2, 1]], dtype=int32)
-    """
-    frequent = np.argsort(-counts, kind="stable")[: 2 * ranking.k]
-    ids, scores = ranking.ids.copy(), ranking.scores.copy()
-    for row in np.flatnonzero(~ranking.present.all(1)):
-        places = np.flatnonzero(~ranking.present[row])
-        others = frequent[~np.isin(frequent, ids[row])]
-        ids[row, places], scores[row, places] = others[: len(places)], 0
-    return Ranking(ids, scores, ranking.labels)

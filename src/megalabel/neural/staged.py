@@ -15,6 +15,7 @@ from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.features.rows import normalised_rows
 from megalabel.labels import LabelTree, label_vectors
+from megalabel.linear.dense import filled
 from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, words_of
 from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
@@ -24,7 +25,6 @@ from megalabel.neural.full import FullModel
 from megalabel.neural.heads import DenseHead, ShortlistHead
 from megalabel.neural.heads.base import best, best_of_chunks
 from megalabel.neural.losses import BCE
-from megalabel.neural.shortlists import filled
 from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress

@@ -91,11 +91,14 @@ class Ensemble(Classifier):
         return self
 
     def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels of all models together."""
+        """The k best labels of all models together; of a list (`features.Each`), each model sees
+        its own rows."""
         self.check_fitted()
         k = clamped(k, max(1, len(self.labels_)))
         wide = max(k, min(self.retained, len(self.labels_)))
-        return combined([member.rank(X, wide) for member in self.members_], self.combine).top(k)
+        rows = X if isinstance(X, list) else [X] * len(self.members_)
+        found = [member.rank(own, wide) for member, own in zip(self.members_, rows, strict=True)]
+        return combined(found, self.combine).top(k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the members back; they must know the same labels."""

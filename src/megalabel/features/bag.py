@@ -1,0 +1,102 @@
+"""BagEmbedding: the vectors of a trained bag of words, by NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Featurizer, check_array, instance
+from megalabel.errors import ParameterError, ShapeError
+
+
+class BagEmbedding(Featurizer):
+    """What a `neural.BagEncoder` makes of a text: its weighted words added up, and what follows.
+
+    Made by `neural.without_torch`; it learns nothing by itself.
+
+    Parameters
+    ----------
+    words : Featurizer
+        What gives the words and their weights.
+
+    Attributes
+    ----------
+    words_ : Featurizer
+    table_ : float32 array (words, width)
+        The vectors of words.
+    block_ : dict of arrays
+        The residual block (`residual`); empty where there is none.
+
+    Examples
+    --------
+    >>> from megalabel.features import Precomputed
+    >>> bag = BagEmbedding(Precomputed(norm=None))
+    >>> table = np.array([[1, -1], [0, 2]], np.float32)
+    >>> bag.restore({"words_": bag.words.fit(np.eye(2)), "table_": table, "block_": {}})
+    >>> bag.transform(np.array([[1, 0], [1, 1]]))
+    array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+
+    PARAMETERS = {"words": instance(Featurizer)}  # noqa: RUF012
+
+    words_: Featurizer
+    table_: np.ndarray
+    block_: dict[str, np.ndarray]
+
+    def __init__(self, words: Featurizer) -> None:
+        self.words = words
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("BagEmbedding is made of a trained tagger, by neural.without_torch")
+
+    def transform(self, inputs: Any) -> np.ndarray:
+        """One row a text, float32."""
+        self.check_fitted()
+        words = csr_matrix(self.words_.transform(inputs))
+        if words.shape[1] != len(self.table_):
+            raise ShapeError(f"rows are {words.shape} but there are {len(self.table_)} words")
+        made = np.maximum(words @ self.table_, 0)
+        return residual(made, self.block_) if self.block_ else made
+
+    @property
+    def n_features(self) -> int:
+        """The width of the vectors."""
+        self.check_fitted()
+        return int(self.table_.shape[1])
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take words and vectors back; they must fit each other."""
+        super().restore(learned)
+        if not isinstance(getattr(self, "words_", None), type(self.words)):
+            raise ValueError(f"words_ of BagEmbedding must be a {type(self.words).__name__}")
+        width = np.shape(getattr(self, "table_", ()))[-1:] or (0,)
+        check_array("BagEmbedding", "table_", self.table_, np.float32, (None, *width))
+        if getattr(self, "block_", None) != {}:
+            check_block("BagEmbedding", getattr(self, "block_", None), width[0])
+
+
+def residual(x: np.ndarray, block: Mapping[str, np.ndarray]) -> np.ndarray:
+    """a relu(W x + b) + c x for each row x, with `weight` W, `bias` b and `gates` (a, c).
+
+    Examples
+    --------
+    >>> block = {"weight": -np.eye(2), "bias": np.zeros(2), "gates": np.array([1.0, 0.5])}
+    >>> residual(np.array([[2.0, -2.0]]), block)
+    array([[1., 1.]])
+    """
+    made = np.maximum(x @ block["weight"].T + block["bias"], 0)
+    return np.asarray(block["gates"][0] * made + block["gates"][1] * x)
+
+
+def check_block(owner: str, block: Any, width: int) -> None:
+    """Raise a ValueError unless the arrays are a residual block of vectors of that width."""
+    shapes = {"weight": (width, width), "bias": (width,), "gates": (2,)}
+    if not isinstance(block, dict) or block.keys() != shapes.keys():
+        raise ValueError(f"block_ of {owner} must hold {', '.join(shapes)}")
+    for name, shape in shapes.items():
+        check_array(owner, f"block_[{name!r}]", block[name], np.float32, shape)

@@ -1,0 +1,165 @@
+"""AttentionTree: labels that weigh the states of tokens, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from megalabel.base import Check, Classifier, check_array, integer
+from megalabel.data import LabelSet, Ranking
+from megalabel.errors import ParameterError
+from megalabel.features.onnx import AT_ONCE, opened_graph
+from megalabel.labels import LabelTree
+from megalabel.linear.dense import below, best, filled, log_sigmoid
+from megalabel.linear.prior import clamped
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from megalabel.base import Matrix
+
+_HELD = 1 << 24  # numbers held at a time of what labels make of tokens
+
+
+class AttentionTree(Classifier):
+    """What AttentionXML has learned: an encoder for each level, and the nodes that attend to it.
+
+    Made by `neural.without_torch`; it learns nothing by itself. Rows are the token numbers of
+    `features.OnnxTokens`.
+
+    Parameters
+    ----------
+    beam : int
+        The nodes of a level whose children the next level sees.
+
+    Attributes
+    ----------
+    tree_ : LabelTree
+    graphs_ : list of uint8 arrays
+        The encoder of each level as ONNX: from tokens to states (rows, tokens, width).
+    queries_ : list of float16 arrays (nodes, width)
+        What each level's nodes weigh tokens by; those of the last level in the order of labels.
+    layers_ : list of lists of float32 arrays
+        Weights and biases, in turn, of the layers that the nodes of each level share.
+    pad_ : int
+        The token of padding.
+    label_counts_ : int64 array (labels,)
+        How many texts had each label.
+    labels_ : LabelSet
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {"beam": integer(1)}
+
+    tree_: LabelTree
+    graphs_: list[np.ndarray]
+    queries_: list[np.ndarray]
+    layers_: list[list[np.ndarray]]
+    pad_: int
+    label_counts_: np.ndarray
+
+    def __init__(self, *, beam: int = 160) -> None:
+        self.beam = beam
+
+    @property
+    def reads_texts(self) -> bool:
+        """Always: rows are tokens."""
+        return True
+
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("AttentionTree is made of a trained tagger, by neural.without_torch")
+
+    def rank(self, X: np.ndarray, k: int) -> Ranking:
+        """The k best labels: a label's score is the product of probabilities down its path.
+
+        Places that the beam leaves empty go to the most frequent of the other labels.
+        """
+        self.check_fitted()
+        k = clamped(k, len(self.labels_))
+        ids = np.full((len(X), k), len(self.labels_), np.int32)
+        scores = np.full((len(X), k), -np.inf, np.float32)
+        lengths = (X >= 0).sum(1)
+        order = np.argsort(lengths, kind="stable")
+        for start in range(0, len(X), AT_ONCE):
+            rows = order[start : start + AT_ONCE]
+            sure, found = self._walked(X[rows, : max(1, lengths[rows].max())], k)
+            there = sure > -np.inf
+            ids[rows, : found.shape[1]] = np.where(there, found, len(self.labels_))
+            scores[rows, : found.shape[1]] = sure
+        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+
+    def _walked(self, tokens: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and numbers of each row's best labels, down the levels."""
+        mask = tokens >= 0
+        tokens = np.where(mask, tokens, self.pad_).astype(np.int64)
+        mask[:, 0] = True  # a text without tokens has one of padding
+        inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
+        above = nodes = np.empty(0)
+        for t, starts in enumerate(self.tree_.levels_):
+            last = t + 1 == self.tree_.depth
+            states = self._graphs[t].run(None, inputs)[0]
+            if t == 0:
+                numbers = np.arange(len(self.queries_[0]))[None]
+                sure = np.exp(log_sigmoid(self._attended(t, states, mask, numbers)))
+            else:
+                children = below(starts, nodes)
+                numbers = children.reshape(len(nodes), -1)
+                if last:
+                    named = self.tree_.label_of_leaf_[numbers]
+                    numbers = np.where(numbers >= 0, named, -1)
+                made = self._attended(t, states, mask, np.maximum(numbers, 0))
+                sure = np.exp(log_sigmoid(made)) * np.repeat(above, children.shape[2], axis=1)
+            there = numbers >= 0
+            if last:
+                there = there & (self.label_counts_[numbers] > 0)
+            above, nodes = best(np.where(there, sure, -np.inf), numbers, k if last else self.beam)
+        return above, nodes
+
+    def _attended(
+        self, t: int, states: np.ndarray, mask: np.ndarray, numbers: np.ndarray
+    ) -> np.ndarray:
+        """Scores (rows, nodes) of nodes: each row's own, or the same for all."""
+        rows, length, width = states.shape
+        layers = self.layers_[t]
+        size = max(1, _HELD // (rows * (length + 2 * width)))
+        parts = []
+        for start in range(0, numbers.shape[1], size):
+            queries = self.queries_[t][numbers[:, start : start + size]].astype(np.float32)
+            with np.errstate(invalid="ignore"):  # kernels of BLAS may raise the flag over padding
+                matches = np.where(mask[:, None], queries @ states.transpose(0, 2, 1), -np.inf)
+                weights = np.exp(matches - matches.max(2, keepdims=True))
+                made = (weights / weights.sum(2, keepdims=True)) @ states
+                for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+                    made = np.maximum(made @ weight.T + bias, 0)
+                parts.append((made @ layers[-2].T + layers[-1])[..., 0])
+        return np.concatenate(parts, axis=1)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the levels back and open their encoders; they must fit the tree."""
+        super().restore(learned)
+        name = type(self).__name__
+        for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("pad_", int)):
+            if not isinstance(getattr(self, part, None), kind):
+                raise ValueError(f"{part} of {name} must be a {kind.__name__}")
+        if self.tree_.n_labels != len(self.labels_):
+            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
+        for part in ("graphs_", "queries_", "layers_"):
+            levels = getattr(self, part, None)
+            if not isinstance(levels, list) or len(levels) != self.tree_.depth:
+                raise ValueError(f"{part} of {name} must have one for each level")
+        counts = getattr(self, "label_counts_", None)
+        check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
+        for size, queries, layers in zip(
+            self.tree_.level_sizes, self.queries_, self.layers_, strict=True
+        ):
+            check_array(name, "queries_", queries, np.float16, (size, None))
+            width = queries.shape[1]
+            if not isinstance(layers, list) or len(layers) < 2 or len(layers) % 2:
+                raise ValueError(f"layers_ of {name} must be weights and biases in turn")
+            for weight, bias in zip(layers[::2], layers[1::2], strict=True):
+                check_array(name, "layers_", weight, np.float32, (None, width))
+                width = len(weight)
+                check_array(name, "layers_", bias, np.float32, (width,))
+        self._graphs = [opened_graph(name, graph) for graph in self.graphs_]

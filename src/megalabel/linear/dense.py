@@ -1,0 +1,246 @@
+"""DenseTree: labels by dense weights over vectors, all of them or down a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from megalabel.base import Check, Classifier, check_array, integer, one_of, sequence_of
+from megalabel.data import LabelSet, Ranking
+from megalabel.errors import ParameterError
+from megalabel.labels import LabelTree
+from megalabel.linear.prior import check_width, clamped
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from megalabel.base import Matrix
+
+_SCORES = 1 << 22  # held at a time
+_WEIGHTS = 1 << 24  # in single precision, held at a time
+_ROWS = 256  # walked down the tree together
+
+
+class DenseTree(Classifier):
+    """The levels of a trained network, without the network: Renee's, LightXML's, InceptionXML's.
+
+    Made by `neural.without_torch`; it learns nothing by itself. The first level scores all of its
+    nodes, each later one the children of the best ones above. Without clusters of labels the tree
+    has one level.
+
+    Parameters
+    ----------
+    beams : list of int
+        The nodes of each level but the last whose children the next level sees.
+    prediction : "weighted" or "level"
+        The score of a label: its probability times that of its cluster, or its own.
+
+    Attributes
+    ----------
+    tree_ : LabelTree
+    weights_ : list of float16 arrays (nodes, width)
+        Of each level, which sees its own columns of the vectors: those after the level above's.
+    biases_ : list of float32 arrays (nodes,)
+    labels_ : LabelSet
+
+    Examples
+    --------
+    >>> model = DenseTree()
+    >>> model.restore(
+    ...     {
+    ...         "tree_": LabelTree.from_parents(np.array([-1, -1])),
+    ...         "weights_": [np.array([[1, 0], [0, 1]], np.float16)],
+    ...         "biases_": [np.zeros(2, np.float32)],
+    ...         "labels_": LabelSet(["cat", "dog"]),
+    ...     }
+    ... )
+    >>> model.rank(np.array([[-1.0, 2.0]]), k=1).tags()
+    [[Tag(label='dog', probability=0.88...)]]
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "beams": sequence_of(integer(1)),
+        "prediction": one_of("weighted", "level"),
+    }
+
+    tree_: LabelTree
+    weights_: list[np.ndarray]
+    biases_: list[np.ndarray]
+
+    def __init__(self, *, beams: Sequence[int] = (), prediction: str = "weighted") -> None:
+        self.beams = beams
+        self.prediction = prediction
+
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("DenseTree is made of a trained tagger, by neural.without_torch")
+
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k best labels, with the probabilities that the sigmoid gives."""
+        self.check_fitted()
+        widths = [weights.shape[1] for weights in self.weights_]
+        check_width(self, X, sum(widths))
+        k = clamped(k, len(self.labels_))
+        parts = np.split(as_dense(X), np.cumsum(widths)[:-1], axis=1)
+        wide = k if len(parts) == 1 else self.beams[0]
+        scores, nodes = best_products(parts[0], self.weights_[0], self.biases_[0], wide)
+        above = log_sigmoid(scores)
+        ids = np.full((len(nodes), k), len(self.labels_), np.int32)
+        found = np.full(ids.shape, -np.inf, np.float32)
+        for start in range(0, len(nodes), _ROWS):
+            part = slice(start, start + _ROWS)
+            total, leaves = self._walked([x[part] for x in parts], above[part], nodes[part])
+            there = leaves >= 0
+            names = np.where(there, self.tree_.label_of_leaf_[leaves], len(self.labels_))
+            total, names = best(np.where(there, total, -np.inf), names, k)
+            ids[part, : names.shape[1]] = names
+            # scores that are too low for a float are still scores
+            found[part, : names.shape[1]] = np.where(
+                names < len(self.labels_), np.exp(total), -np.inf
+            )
+        return Ranking(ids, found, self.labels_)
+
+    def _walked(
+        self, parts: list[np.ndarray], above: np.ndarray, nodes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and numbers of the last level's nodes below those of the first; -1 for none."""
+        total = above
+        for t in range(1, len(parts)):
+            if t > 1:
+                above, nodes = best(above, nodes, self.beams[t - 1])
+            children = below(self.tree_.levels_[t], nodes)
+            shortlist = children.reshape(len(nodes), -1)
+            own = shortlisted(parts[t], self.weights_[t], self.biases_[t], shortlist)
+            own = np.where(shortlist >= 0, log_sigmoid(own), -np.inf)
+            total = own
+            if self.prediction == "weighted":
+                total = own + np.repeat(above, children.shape[2], axis=1)
+            above, nodes = own, shortlist
+        return total, nodes
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the levels back; they must fit the tree."""
+        super().restore(learned)
+        if not isinstance(getattr(self, "tree_", None), LabelTree):
+            raise ValueError("tree_ of DenseTree must be a label tree")
+        if not isinstance(getattr(self, "labels_", None), LabelSet):
+            raise ValueError("labels_ of DenseTree must be a label set")
+        if self.tree_.n_labels != len(self.labels_):
+            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
+        sizes = self.tree_.level_sizes
+        for name, dtype, rest in (("weights_", np.float16, (None,)), ("biases_", np.float32, ())):
+            arrays = getattr(self, name, None)
+            if not isinstance(arrays, list) or len(arrays) != len(sizes):
+                raise ValueError(f"{name} of DenseTree must be an array for each level")
+            for array, size in zip(arrays, sizes, strict=True):
+                check_array("DenseTree", name, array, dtype, (size, *rest))
+        if len(self.beams) != len(sizes) - 1:
+            raise ValueError(f"DenseTree has {len(self.beams)} beams for {len(sizes)} levels")
+
+
+def as_dense(X: Matrix) -> np.ndarray:
+    """X as an array of float32."""
+    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), np.float32)
+
+
+def best(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of each row (rows, candidates), best first, ties to the lower id.
+
+    Examples
+    --------
+    >>> best(np.array([[1.0, 3.0, 1.0]]), np.array([[7, 8, 2]]), 2)
+    (array([[3., 1.]], dtype=float32), array([[8, 2]]))
+    """
+    # one integer says both: a float's bits, in the order of floats, then the id from high to low
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
+    keys = (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0x7FFFFFFF - ids)
+    if k < keys.shape[1]:
+        keys = np.partition(keys, keys.shape[1] - k, axis=1)[:, -k:]
+    keys = np.sort(keys, axis=1)[:, ::-1]
+    bits = keys >> 32
+    bits = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int32)
+    return bits.view(np.float32), 0x7FFFFFFF - (keys & 0xFFFFFFFF)
+
+
+def best_products(
+    X: np.ndarray, weights: np.ndarray, bias: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of X @ weights.T + bias, which is made in chunks, and their columns.
+
+    Examples
+    --------
+    >>> weights, bias = np.array([[1, 0], [0, 1]], np.float16), np.array([0.0, 0.5])
+    >>> best_products(np.array([[1.0, 1.0]]), weights, bias, 1)
+    (array([[1.5]], dtype=float32), array([[1]]))
+    """
+    size = max(1, min(_SCORES // max(1, len(X)), _WEIGHTS // max(1, weights.shape[1])))
+    found: tuple[np.ndarray, np.ndarray] | None = None
+    for first in range(0, len(weights), size):
+        part = slice(first, first + size)
+        # all values are finite: kernels of BLAS may raise the flag over what pads their tiles
+        with np.errstate(invalid="ignore"):
+            scores = X @ weights[part].astype(np.float32).T + bias[part]
+        made = best(scores, np.arange(first, first + scores.shape[1])[None], k)
+        if found is not None:
+            both = [np.hstack(pair) for pair in zip(found, made, strict=True)]
+            made = best(both[0], both[1], k)
+        found = made
+    if found is None:
+        raise ValueError("there are no labels to rank")
+    return found
+
+
+def shortlisted(
+    X: np.ndarray, weights: np.ndarray, bias: np.ndarray, shortlist: np.ndarray
+) -> np.ndarray:
+    """<x, w> + b of each row x and the labels on its shortlist (rows, candidates); where that is
+    below 0, anything.
+
+    Examples
+    --------
+    >>> weights, bias = np.array([[1, 0], [0, 1]], np.float16), np.array([0.0, 0.5])
+    >>> shortlisted(np.array([[1.0, 2.0]]), weights, bias, np.array([[1, 0]]))
+    array([[2.5, 1. ]], dtype=float32)
+    """
+    at = np.maximum(shortlist, 0)
+    scores = np.empty(at.shape, np.float32)
+    size = max(1, _WEIGHTS // max(1, at.shape[1] * weights.shape[1]))
+    for start in range(0, len(X), size):
+        part = slice(start, start + size)
+        with np.errstate(invalid="ignore"):
+            products = weights[at[part]].astype(np.float32) @ X[part, :, None]
+        scores[part] = products[..., 0] + bias[at[part]]
+    return scores
+
+
+def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
+    """Places that no candidate took go to the most frequent of the other labels, with a score of 0.
+
+    Examples
+    --------
+    >>> short = Ranking([[2, 3]], [[0.5, -np.inf]], LabelSet(["a", "b", "c"]))
+    >>> filled(short, np.array([1, 4, 2])).ids
+    array([[2, 1]], dtype=int32)
+    """
+    frequent = np.argsort(-counts, kind="stable")[: 2 * ranking.k]
+    ids, scores = ranking.ids.copy(), ranking.scores.copy()
+    for row in np.flatnonzero(~ranking.present.all(1)):
+        places = np.flatnonzero(~ranking.present[row])
+        others = frequent[~np.isin(frequent, ids[row])]
+        ids[row, places], scores[row, places] = others[: len(places)], 0
+    return Ranking(ids, scores, ranking.labels)
+
+
+def below(starts: np.ndarray, parents: np.ndarray) -> np.ndarray:
+    """The children (rows, parents, most) of each row's parents; -1 where there is none."""
+    first, last = starts[np.maximum(parents, 0)], starts[parents + 1]
+    numbers = first[..., None] + np.arange(np.diff(starts).max())
+    there = (numbers < last[..., None]) & (parents >= 0)[..., None]
+    return np.where(there, numbers, -1)
+
+
+def log_sigmoid(scores: np.ndarray) -> np.ndarray:
+    """The logarithms of the probabilities that scores stand for."""
+    return np.asarray(-np.logaddexp(np.float32(0), -scores))

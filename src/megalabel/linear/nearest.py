@@ -1,0 +1,103 @@
+"""NearestLabels: the labels nearest to a vector, scored by classifiers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from megalabel.base import Check, Classifier, check_array, integer, number
+from megalabel.data import LabelSet, Ranking
+from megalabel.errors import ParameterError
+from megalabel.features.bag import check_block, residual
+from megalabel.features.rows import normalised_rows
+from megalabel.linear.dense import as_dense, best, best_products, filled, log_sigmoid, shortlisted
+from megalabel.linear.prior import check_width, clamped
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from megalabel.base import Matrix
+
+
+class NearestLabels(Classifier):
+    """What Astec has learned over an encoder: labels' centroids, a residual block, classifiers.
+
+    Made by `neural.without_torch`; it learns nothing by itself. A label's score is a mean of two
+    probabilities, the classifier's and that of the nearness.
+
+    Parameters
+    ----------
+    shortlist : int
+        How many of the nearest labels are looked at.
+    beta : float
+        The share of the classifier in a label's score.
+
+    Attributes
+    ----------
+    centroids_, weights_ : float16 arrays (labels, width)
+    bias_ : float32 array (labels,)
+    block_ : dict of arrays
+        As of `features.bag.residual`.
+    label_counts_ : int64 array (labels,)
+        How many texts had each label.
+    labels_ : LabelSet
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {"shortlist": integer(1), "beta": number(0, 1)}
+
+    centroids_: np.ndarray
+    weights_: np.ndarray
+    bias_: np.ndarray
+    block_: dict[str, np.ndarray]
+    label_counts_: np.ndarray
+
+    def __init__(self, *, shortlist: int = 500, beta: float = 0.5) -> None:
+        self.shortlist = shortlist
+        self.beta = beta
+
+    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("NearestLabels is made of a trained tagger, by neural.without_torch")
+
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k best labels of the shortlist; places beyond it go to the most frequent others."""
+        self.check_fitted()
+        check_width(self, X, self.weights_.shape[1])
+        labels = len(self.labels_)
+        X, k = as_dense(X), clamped(k, labels)
+        unit = np.asarray(normalised_rows(X))
+        cosines, near = best_products(unit, self.centroids_, self._behind, self.shortlist)
+        made = shortlisted(residual(X, self.block_), self.weights_, self.bias_, near)
+        sure, near_by = np.exp(log_sigmoid(made)), np.exp(log_sigmoid(cosines))
+        both = self.beta * sure + (1 - self.beta) * near_by
+        both[self.label_counts_[near] == 0] = -np.inf
+        found, at = best(both, near, k)
+        at[found == -np.inf] = labels
+        left = ((0, 0), (0, k - at.shape[1]))
+        ids = np.pad(at, left, constant_values=labels)
+        scores = np.pad(found, left, constant_values=-np.inf)
+        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take centroids, block and classifiers back; they must fit each other."""
+        super().restore(learned)
+        name = type(self).__name__
+        if not isinstance(getattr(self, "labels_", None), LabelSet):
+            raise ValueError(f"labels_ of {name} must be a label set")
+        labels, width = len(self.labels_), np.shape(getattr(self, "weights_", ()))[-1:] or (0,)
+        for part, kind, shape in (
+            ("centroids_", np.float16, (labels, *width)),
+            ("weights_", np.float16, (labels, *width)),
+            ("bias_", np.float32, (labels,)),
+            ("label_counts_", np.int64, (labels,)),
+        ):
+            check_array(name, part, getattr(self, part, None), kind, shape)
+        check_block(name, getattr(self, "block_", None), width[0])
+
+    @cached_property
+    def _behind(self) -> np.ndarray:
+        """What is added to cosines: labels whose texts had no direction are behind all others."""
+        return np.where(np.any(self.centroids_, axis=1), np.float32(0), np.float32(-2))
