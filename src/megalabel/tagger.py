@@ -173,9 +173,7 @@ class Tagger(Component):
         with progress("turning texts into features"):
             vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
-        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
-        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
-        self._fit_parts(vectors, corpus)
+        self.fit_vectors(vectors, corpus)
         self.provenance_ = {
             "date": _now(),
             "seconds": round(time.perf_counter() - started, 3),
@@ -187,8 +185,11 @@ class Tagger(Component):
         }
         return self
 
-    def _fit_parts(self, vectors: Any, corpus: Corpus) -> None:
-        """Train the classifier, and calibrate it on rankings of texts it has not seen."""
+    def fit_vectors(self, vectors: Any, corpus: Corpus) -> None:
+        """Train the classifier on what `features_` makes of a corpus, and calibrate it on rankings
+        of texts it has not seen."""
+        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
+        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
         more: dict[str, Any] = {}
         if self.classifier.reads_labels:
             more["label_features"] = self.label_features(corpus.labels)

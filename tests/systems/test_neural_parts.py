@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
@@ -66,42 +64,45 @@ def test_in_half_precision_as_on_a_gpu(name, more, create, corpus):
 @pytest.mark.parametrize("name", ["xr-transformer", "astec"])
 def test_a_plan_takes_few_steps_and_foresees_them_all(name, create, corpus, monkeypatch):
     made = create(name, classifier__trainer__steps=None, classifier__trainer__epochs=30)
-    made.set_params(calibration=None)
-    rows = []
-    fit = Tagger.fit
+    tried = []
+    fit = Tagger.fit_vectors
 
-    def counted(self, texts):
-        rows.append((len(texts), self.classifier.trainer.steps))
-        return fit(self, texts)
+    def counted(self, vectors, texts):
+        tried.append((len(texts), self.classifier.trainer.steps))
+        return fit(self, vectors, texts)
 
-    monkeypatch.setattr(Tagger, "fit", counted)
+    monkeypatch.setattr(Tagger, "fit_vectors", counted)
     plan = systems.get(name).plan(made, corpus)
     batch = made.classifier.trainer.batch_of(len(corpus))
-    assert rows[:2] == [(batch, 2)] * 2
-    assert all(texts <= len(corpus) and steps <= 6 for texts, steps in rows)
+    assert tried[:2] == [(batch, 3)] * 2
+    assert all(texts <= len(corpus) and steps == 2 + -(-texts // batch) for texts, steps in tried)
     assert plan.seconds > 0
 
 
-class Fit(NamedTuple):
-    """What a trial fit took."""
-
-    texts: int
-    rest: float
-    own: float = 0.0
-    steps: float = 0.0
+def test_a_plan_tries_batches_of_all_lengths(create, corpus):
+    job = neural_parts._Job(create("astec"), corpus)
+    words = np.diff(job._vectors.indptr)
+    longest = words[job.order[-job.batch :]]
+    assert longest.min() >= np.delete(words, job.order[-job.batch :]).max()
+    assert sorted(job.spread(job.batches)) == list(range(len(corpus)))
+    middle = job.spread(1)
+    assert len(middle) == job.batch
+    below = (words < words[middle].min()).sum()
+    above = (words > words[middle].max()).sum()
+    assert max(below, above) < 0.6 * len(corpus)
 
 
 @pytest.mark.parametrize(
-    ("small", "large", "expected"),
+    ("fewer", "more", "expected"),
     [
-        (Fit(10, 1.0), Fit(20, 2.0), 10.0),  # in proportion
-        (Fit(10, 1.0), Fit(20, 1.5), 5.5),  # on a line
-        (Fit(10, 2.0), Fit(20, 1.5), 1.5),  # nothing grows
-        (Fit(10, 1.0), Fit(20, 5.0), 25.0),  # never steeper than in proportion
-        (Fit(10, 1.0), Fit(10, 1.0), 10.0),
-        (Fit(10, 1.0), Fit(20, 2.0, own=1.0, steps=0.1), 10.0 + 5.0 + 0.7),
+        ((10, 1.0), (20, 2.0), 10.0),  # in proportion
+        ((10, 1.0), (20, 1.5), 5.5),  # on a line
+        ((10, 2.0), (20, 1.5), 1.5),  # nothing grows
+        ((10, 1.0), (20, 5.0), 25.0),  # never steeper than in proportion
+        ((10, 1.0), (10, 1.0), 10.0),
     ],
 )
-def test_what_a_plan_makes_of_two_trials(small, large, expected):
-    found = neural_parts._Tried.seconds_for(large, 100, 7, small)
-    assert found == pytest.approx(expected)
+def test_what_a_plan_makes_of_two_trials(fewer, more, expected, create, corpus):
+    job = neural_parts._Job(create("astec"), corpus)
+    job._whole = 100
+    assert job.line(*fewer, *more) == pytest.approx(expected)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
+
+from megalabel.clock import Clock
 
 
 @dataclass
@@ -22,8 +23,8 @@ class Timed:
 
     @property
     def step(self) -> float:
-        """Of a step that pays for nothing that is done once."""
-        return float(np.median(self.seconds[1:] or self.seconds))
+        """Of a step on average, without the first, which pays for what is done once."""
+        return float(np.mean(self.seconds[1:] or self.seconds))
 
 
 class Stopwatch:
@@ -74,15 +75,14 @@ class Lap:
 
     def __init__(self, training: Timed, device: torch.device) -> None:
         self._training, self._device = training, device
-        self._last = self._now()
+        self._start()
 
     def step(self) -> None:
         """A step has ended."""
-        now = self._now()
-        self._training.seconds.append(now - self._last)
-        self._last = now
-
-    def _now(self) -> float:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+        self._training.seconds.append(self._clock.seconds())
+        self._start()
+
+    def _start(self) -> None:
+        self._clock = Clock(waits=self._device.type == "cuda")

@@ -13,6 +13,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 import megalabel
 from megalabel.base import Classifier, clone
 from megalabel.calibration import Isotonic
+from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.features import Precomputed, Tfidf
 from megalabel.linear import OneVsAll, TreeClassifier, training
@@ -77,24 +78,13 @@ def _by_rows(cost_of: Callable[[np.ndarray], _Cost], share: float, texts: int, s
     )
 
 
-class _Stopwatch:
-    """Seconds of the clock, but no more than the threads have worked: others may be busy too."""
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter(), time.process_time()
-
-    def seconds(self) -> float:
-        clock, worked = self._started
-        return min(time.perf_counter() - clock, time.process_time() - worked)
-
-
 class _Job:
     """A corpus as a linear classifier gets it, with what that takes."""
 
     def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
         self.tagger, self.corpus = tagger, corpus
         self.available, self.held = memory_available(), memory_in_use()
-        watch = _Stopwatch()
+        watch = Clock()
         features = tagger.features if corpus.texts is not None else Precomputed()
         self.features = clone(features) if features is not None else Tfidf()
         self.X = training.rows_of(self.features.fit_transform(corpus))
@@ -174,7 +164,7 @@ def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
     job = _Job(tagger, corpus)
     X, Y, classifier = job.X, job.Y, clone(tagger.classifier)
     trees = classifier.trees
-    watch = _Stopwatch()
+    watch = Clock()
     made = classifier.set_params(trees=1).make_trees(X, Y, job.label_features())
     tree = made[0]
     trees = len(made) if classifier.tree else trees
@@ -289,7 +279,7 @@ def _with_matched(
     """
     random = np.random.default_rng(seed)
     searched = np.sort(random.permutation(X.shape[0])[:_MATCHED])
-    watch = _Stopwatch()
+    watch = Clock()
     matched = classifier.matched(levels, X[searched]).tocsr()
     taken = watch.seconds() * X.shape[0] / len(searched)
     if len(searched) < X.shape[0]:

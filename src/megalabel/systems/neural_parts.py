@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from megalabel.base import Classifier, Featurizer, clone
+from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.errors import MissingExtraError
+from megalabel.features import Precomputed, Tfidf
 from megalabel.systems.planning import Plan, learned_bytes, memory_available, memory_in_use
 from megalabel.tagger import Tagger
 
 if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
-_TRIED = 4_000  # texts that a plan tries at most
+_LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
 _SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
@@ -64,8 +65,13 @@ def neural_tagger(
 
 
 def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
-    """A few steps are trained on some of the texts: steps take the time they take then, and
-    everything else grows with the texts. That takes some seconds, or a tenth of the job."""
+    """What a fit costs: its features, its steps, what is done once, and the rest.
+
+    Features are made as the fit makes them. Then ever more batches are trained on, of short texts
+    and long ones as in the fit, until some seconds or a tenth of the job have passed. Each training
+    has its number of steps, of the seconds that one takes on average; all else, such as a linear
+    ranker or calibration, is on the line through the last two trials.
+    """
     room = neural()
     classifier: Any = tagger.classifier
     if isinstance(classifier, room.Ensemble):
@@ -76,69 +82,118 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             disk=None if one.disk is None else one.disk * ensemble.models,
             seconds=None if one.seconds is None else one.seconds * ensemble.models,
         )
-    available, held = memory_available(), memory_in_use()
-    trainer = classifier.training
-    rows = len(corpus) - tagger.held_out(len(corpus))
-    batch = min(trainer.batch_of(rows), len(corpus))
-    watch = room.MemoryWatch()
-    total = trainer.total_steps(rows)
-    sizes = np.zeros(len(corpus)) if corpus.texts is None else _letters(corpus)
-    order = np.random.default_rng(tagger.seed).permutation(len(corpus))
-    # the longest texts need the most memory; their time pays for what is done once
-    once = _Tried(tagger, corpus[np.sort(np.argsort(-sizes, kind="stable")[:batch])], batch, 2)
-    small = tried = _Tried(tagger, corpus[np.sort(order[:batch])], batch, 2)
-    budget = min(_MOST_SECONDS, max(_SECONDS, small.seconds_for(len(corpus), total) / 10))
-    steps = max(2, min(6, total // 20))
-    left = budget - once.seconds - small.seconds - steps * small.steps
-    texts = min(_TRIED, len(corpus), int(left / max(1e-9, small.rest + small.own) * batch))
-    if texts >= min(2 * batch, len(corpus)):
-        tried = _Tried(tagger, corpus[np.sort(order[:texts])], batch, steps)
-    seconds = tried.seconds_for(len(corpus), total, small) + max(0.0, once.rest - small.rest)
-    # an encoder and its optimiser stay as large as they are; words, tokens and vectors grow with
-    # the texts, each word and token taking about twice the bytes of its letters
-    more = len(corpus) - tried.texts
-    letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
-    encoder: Encoder = vars(tried.fitted.classifier_)["encoder_"]
-    width = encoder.module().width
-    memory = held + watch.peak + more * (4 * letters + 12 * width)
-    learned = learned_bytes(tried.fitted.features_) + learned_bytes(tried.fitted.classifier_)
-    disk = learned + learned_bytes(corpus.labels) + 8 * len(corpus.labels)
+    available, held, watch = memory_available(), memory_in_use(), room.MemoryWatch()
+    job = _Job(tagger, corpus)
+    # the longest texts need the most memory, and their time pays for what is done once
+    first = job.tried(job.order[-job.batch :])
+    fewer = tried = job.tried(job.spread(1))
+    spent, batches = tried.seconds, 1
+    while batches < job.batches:
+        tenth = max(_SECONDS, job.seconds(fewer, tried) / 10)
+        left = min(tenth, _MOST_SECONDS - first.seconds) - spent
+        more = min(4 * batches, job.batches, int(left / tried.seconds * batches))
+        if more <= 1.5 * batches:
+            break
+        fewer, tried, batches = tried, job.tried(job.spread(more)), more
+        spent += tried.seconds
+    seconds = job.making + max(0.0, first.rest - fewer.rest) + job.seconds(fewer, tried)
+    # what grows with the texts: vectors of the encoder; and beyond those whose features were made,
+    # words and tokens, each of about twice the bytes of its letters
+    more, unseen = len(corpus) - tried.texts, len(corpus) - job.made
+    memory = held + watch.peak + 12 * tried.width * more + 4 * job.letters * unseen
+    disk = job.line(fewer.texts, fewer.learned, tried.texts, tried.learned)
+    # there are as many words as the root of the texts (Heaps' law)
+    disk += learned_bytes(job.features) * (len(corpus) / job.made) ** 0.5
+    disk += learned_bytes(corpus.labels) + 8 * len(corpus.labels)
     device = watch.device_peak
     if device is not None:
         device += _ON_DEVICE * more
     return Plan(int(memory), int(disk), seconds, available, device, watch.device_total)
 
 
-class _Tried:
+@dataclass(frozen=True)
+class _Trial:
     """A fit on some texts, of a few steps a training, and what took how long."""
 
-    def __init__(self, tagger: Tagger, texts: Corpus, batch: int, steps: int) -> None:
-        self.texts, made = len(texts), clone(tagger).set_params(calibration=None)
-        made.classifier.trainer = clone(made.classifier.training).set_params(
-            steps=steps, epochs=None, batch=batch, log=None
+    texts: int
+    seconds: float
+    step: float
+    """Seconds of a step of each training, added up."""
+    own: float
+    """Seconds of what an encoder has trained by itself, for the longer the more texts there are."""
+    rest: float
+    """Seconds of everything else."""
+    learned: int
+    """Bytes."""
+    width: int
+    """Of the encoder's vectors."""
+
+
+class _Job:
+    """A corpus as a neural classifier gets it, to be tried in part."""
+
+    def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
+        self._tagger, self._whole = tagger, len(corpus)
+        trainer = vars(tagger)["classifier"].training
+        self._clock = partial(Clock, waits=trainer.torch_device.type == "cuda")
+        self.letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
+        self.made = int(min(len(corpus), max(_FEWEST, _LETTERS / max(1, self.letters))))
+        random = np.random.default_rng(tagger.seed).permutation(len(corpus))[: self.made]
+        self._corpus = corpus[np.sort(random)]
+        clock = Clock()
+        features = tagger.features if corpus.texts is not None else Precomputed()
+        self.features = clone(features) if features is not None else Tfidf()
+        self._vectors = self.features.fit_transform(self._corpus)
+        self.making = clock.seconds() * len(corpus) / self.made
+        """Seconds of all texts' features."""
+        rows = len(corpus) - tagger.held_out(len(corpus))
+        self.batch = min(trainer.batch_of(rows), self.made)
+        self._steps: int = trainer.total_steps(rows)
+        lengths = neural().batches.lengths_of(getattr(self._vectors, "tokens", self._vectors))
+        order = np.random.default_rng(tagger.seed).permutation(self.made)
+        self.order = order[np.argsort(lengths[order], kind="stable")]
+        """The texts by length."""
+        self.batches = -(-self.made // self.batch)
+
+    def spread(self, batches: int) -> np.ndarray:
+        """The texts of some batches of the fit, from short ones to long ones."""
+        at = ((np.arange(batches) + 0.5) * self.batches / batches).astype(np.int64)
+        return self.order[np.isin(np.arange(self.made) // self.batch, at)]
+
+    def tried(self, rows: np.ndarray) -> _Trial:
+        """Each batch of the given texts is trained on once."""
+        tagger = clone(self._tagger)
+        tagger.features_ = self.features
+        steps = 2 + -(-len(rows) // self.batch)  # the first is not counted
+        tagger.classifier.trainer = clone(tagger.classifier.training).set_params(
+            steps=steps, epochs=None, batch=self.batch, log=None
         )
-        started = time.perf_counter()
+        rows = np.sort(rows)
+        clock = self._clock()
         with neural().Stopwatch() as watch:
-            self.fitted = made.fit(texts)
-        self.seconds = time.perf_counter() - started
-        trainings = watch.trainings
-        self.steps = sum((t.step for t in trainings if t.by_steps), 0.0)
-        """Seconds of a step of each training."""
-        # an encoder may train on the texts by itself, for the longer the more there are
-        self.own = sum((t.step * len(t.seconds) for t in trainings if not t.by_steps), 0.0)
-        self.rest = self.seconds - sum(sum(t.seconds) for t in trainings)
+            tagger.fit_vectors(self._vectors[rows], self._corpus[rows])
+        seconds = clock.seconds()
+        fitted = tagger.classifier_
+        encoder: Encoder = vars(fitted)["encoder_"]
+        return _Trial(
+            texts=len(rows),
+            seconds=seconds,
+            step=sum(t.step for t in watch.trainings if t.by_steps),
+            own=sum(t.step * len(t.seconds) for t in watch.trainings if not t.by_steps),
+            rest=seconds - sum(sum(t.seconds) for t in watch.trainings),
+            learned=learned_bytes(fitted),
+            width=encoder.module().width,
+        )
 
-    def seconds_for(self, texts: int, steps: int, fewer: _Tried | None = None) -> float:
-        """Seconds of a fit with so many steps a training. What is not steps grows with the texts,
-        in proportion, or on the line from a fit on fewer texts where that is flatter."""
-        slope = self.rest / self.texts
-        if fewer is not None and fewer.texts < self.texts:
-            between = (self.rest - fewer.rest) / (self.texts - fewer.texts)
-            slope = min(slope, max(0.0, between))
-        rest = self.rest + slope * (texts - self.texts)
-        return rest + self.own * texts / self.texts + self.steps * steps
+    def seconds(self, fewer: _Trial, more: _Trial) -> float:
+        """Of the whole job but for its features, from two trials."""
+        rest = self.line(fewer.texts, fewer.rest, more.texts, more.rest)
+        return rest + more.own * self._whole / more.texts + more.step * self._steps
 
-
-def _letters(corpus: Corpus) -> np.ndarray:
-    """How long each text is."""
-    return np.asarray(pc.binary_length(corpus.texts))
+    def line(self, fewer: int, small: float, more: int, large: float) -> float:
+        """A value for all texts on the line from fewer texts to more; rising, though never more
+        than in proportion."""
+        slope = large / more
+        if fewer < more:
+            slope = min(slope, max(0.0, (large - small) / (more - fewer)))
+        return large + slope * (self._whole - more)
