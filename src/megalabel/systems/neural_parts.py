@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
+_NEW_WORDS = 0.8  # the highest power of the texts that a ranker's size is
+_CALIBRATED = 40  # texts: of fewer, none are held out to calibrate on
 _SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
@@ -86,8 +88,9 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     job = _Job(tagger, corpus)
     # the longest texts need the most memory, and their time pays for what is done once
     first = job.tried(job.order[-job.batch :])
-    fewer = tried = job.tried(job.spread(1))
-    spent, batches = tried.seconds, 1
+    batches = min(job.batches, -(-_CALIBRATED // job.batch))
+    fewer = tried = job.tried(job.spread(batches))
+    spent = tried.seconds
     while batches < job.batches:
         tenth = max(_SECONDS, job.seconds(fewer, tried) / 10)
         left = min(tenth, _MOST_SECONDS - first.seconds) - spent
@@ -101,9 +104,9 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     # words and tokens, each of about twice the bytes of its letters
     more, unseen = len(corpus) - tried.texts, len(corpus) - job.made
     memory = held + watch.peak + 12 * tried.width * more + 4 * job.letters * unseen
-    disk = job.line(fewer.texts, fewer.learned, tried.texts, tried.learned)
     # there are as many words as the root of the texts (Heaps' law)
-    disk += learned_bytes(job.features) * (len(corpus) / job.made) ** 0.5
+    disk = learned_bytes(job.features) * (len(corpus) / job.made) ** 0.5
+    disk += tried.network + job.power(fewer.texts, fewer.ranker, tried.texts, tried.ranker)
     disk += learned_bytes(corpus.labels) + 8 * len(corpus.labels)
     device = watch.device_peak
     if device is not None:
@@ -123,8 +126,10 @@ class _Trial:
     """Seconds of what an encoder has trained by itself, for the longer the more texts there are."""
     rest: float
     """Seconds of everything else."""
-    learned: int
-    """Bytes."""
+    network: int
+    """Bytes learned, but for those of a linear ranker."""
+    ranker: int
+    """The bytes of that."""
     width: int
     """Of the encoder's vectors."""
 
@@ -164,7 +169,7 @@ class _Job:
         """Each batch of the given texts is trained on once."""
         tagger = clone(self._tagger)
         tagger.features_ = self.features
-        steps = 2 + -(-len(rows) // self.batch)  # the first is not counted
+        steps = 1 + -(-len(rows) // self.batch)  # the first is not counted
         tagger.classifier.trainer = clone(tagger.classifier.training).set_params(
             steps=steps, epochs=None, batch=self.batch, log=None
         )
@@ -175,13 +180,15 @@ class _Job:
         seconds = clock.seconds()
         fitted = tagger.classifier_
         encoder: Encoder = vars(fitted)["encoder_"]
+        ranker = learned_bytes(vars(fitted).get("ranker_"))
         return _Trial(
             texts=len(rows),
             seconds=seconds,
-            step=sum(t.step for t in watch.trainings if t.by_steps),
-            own=sum(t.step * len(t.seconds) for t in watch.trainings if not t.by_steps),
+            step=sum((t.step for t in watch.trainings if t.by_steps), 0.0),
+            own=sum((t.step * len(t.seconds) for t in watch.trainings if not t.by_steps), 0.0),
             rest=seconds - sum(sum(t.seconds) for t in watch.trainings),
-            learned=learned_bytes(fitted),
+            network=learned_bytes(fitted) - ranker,
+            ranker=ranker,
             width=encoder.module().width,
         )
 
@@ -191,9 +198,14 @@ class _Job:
         return rest + more.own * self._whole / more.texts + more.step * self._steps
 
     def line(self, fewer: int, small: float, more: int, large: float) -> float:
-        """A value for all texts on the line from fewer texts to more; rising, though never more
-        than in proportion."""
-        slope = large / more
-        if fewer < more:
-            slope = min(slope, max(0.0, (large - small) / (more - fewer)))
-        return large + slope * (self._whole - more)
+        """A value for all texts on the line from fewer texts to more: rising, though never more
+        than in proportion; as it is where there is no line."""
+        slope = (large - small) / (more - fewer) if fewer < more else 0.0
+        return large + min(max(0.0, slope), large / more) * (self._whole - more)
+
+    def power(self, fewer: int, small: float, more: int, large: float) -> float:
+        """Bytes of a ranker for all texts: a power of the texts, as more of them have fewer and
+        fewer words of a label that are new."""
+        rises = fewer < more and 0 < small < large
+        exponent = np.log(large / small) / np.log(more / fewer) if rises else 0.0
+        return float(large * (self._whole / more) ** min(_NEW_WORDS, exponent))
