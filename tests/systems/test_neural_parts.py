@@ -74,8 +74,7 @@ def test_a_plan_takes_few_steps_and_foresees_them_all(name, create, corpus, monk
     monkeypatch.setattr(Tagger, "fit_vectors", counted)
     plan = systems.get(name).plan(made, corpus)
     batch = made.classifier.trainer.batch_of(len(corpus))
-    assert tried[0] == (batch, 2)
-    assert tried[1][0] >= 40
+    assert tried[:2] == [(batch, 2)] * 2
     assert all(texts <= len(corpus) and steps == 1 + -(-texts // batch) for texts, steps in tried)
     assert plan.seconds > 0
 

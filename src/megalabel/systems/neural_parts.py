@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
 _NEW_WORDS = 0.8  # the highest power of the texts that a ranker's size is
-_CALIBRATED = 40  # texts: of fewer, none are held out to calibrate on
 _SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
@@ -72,7 +71,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     Features are made as the fit makes them. Then ever more batches are trained on, of short texts
     and long ones as in the fit, until some seconds or a tenth of the job have passed. Each training
     has its number of steps, of the seconds that one takes on average; all else, such as a linear
-    ranker or calibration, is on the line through the last two trials.
+    ranker, is on the line through the last two trials.
     """
     room = neural()
     classifier: Any = tagger.classifier
@@ -88,14 +87,14 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     job = _Job(tagger, corpus)
     # the longest texts need the most memory, and their time pays for what is done once
     first = job.tried(job.order[-job.batch :])
-    batches = min(job.batches, -(-_CALIBRATED // job.batch))
-    fewer = tried = job.tried(job.spread(batches))
-    spent = tried.seconds
+    fewer = tried = job.tried(job.spread(1))
+    spent, batches = tried.seconds, 1
     while batches < job.batches:
         tenth = max(_SECONDS, job.seconds(fewer, tried) / 10)
-        left = min(tenth, _MOST_SECONDS - first.seconds) - spent
-        more = min(4 * batches, job.batches, int(left / tried.seconds * batches))
-        if more <= 1.5 * batches:
+        left = min(tenth, _MOST_SECONDS - first.seconds) - spent - tried.step
+        each = tried.step + (tried.rest + tried.own) / batches
+        more = min(job.batches, int(left / each))
+        if more < min(2 * batches, job.batches):
             break
         fewer, tried, batches = tried, job.tried(job.spread(more)), more
         spent += tried.seconds
@@ -138,7 +137,8 @@ class _Job:
     """A corpus as a neural classifier gets it, to be tried in part."""
 
     def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
-        self._tagger, self._whole = tagger, len(corpus)
+        # to calibrate takes next to no time
+        self._tagger, self._whole = clone(tagger).set_params(calibration=None), len(corpus)
         trainer = vars(tagger)["classifier"].training
         self._clock = partial(Clock, waits=trainer.torch_device.type == "cuda")
         self.letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
-
-class HeadLoss(Protocol):
-    """What heads ask of a loss: the values of rows and the gradient by scores."""
-
-    def __call__(
-        self,
-        scores: Tensor,
-        targets: Tensor,
-        *,
-        labels: Tensor | None = None,
-        mask: Tensor | None = None,
-        step: int = 0,
-    ) -> Tensor: ...
-
-    def gradient(
-        self,
-        scores: Tensor,
-        targets: Tensor,
-        *,
-        labels: Tensor | None = None,
-        mask: Tensor | None = None,
-        step: int = 0,
-    ) -> Tensor: ...
+HeadLoss: TypeAlias = Loss  # what heads ask for the values of rows and the gradient by scores
 
 
 class Head(nn.Module, ABC):
