@@ -34,7 +34,7 @@ class Stopwatch:
     --------
     >>> import numpy as np
     >>> from scipy.sparse import csr_matrix
-    >>> from megalabel.neural import BagEncoder, FullClassifier, Trainer
+    >>> from megalabel.neural import BagEncoder, FullClassifier, Stopwatch, Trainer
     >>> classifier = FullClassifier(BagEncoder(width=4), Trainer(steps=5, device="cpu"))
     >>> with Stopwatch() as watch:
     ...     _ = classifier.fit(csr_matrix(np.eye(9)), csr_matrix(np.eye(9)))
