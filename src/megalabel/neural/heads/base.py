@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
-
-HeadLoss: TypeAlias = Loss  # what heads ask for the values of rows and the gradient by scores
 
 
 class Head(nn.Module, ABC):

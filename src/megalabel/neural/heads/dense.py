@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.base import Head, HeadLoss, Learned, best_of_chunks
+from megalabel.neural.heads.base import Head, Learned, best_of_chunks
 from megalabel.neural.heads.optimisers import Adam, Optimiser, Sgd
 from megalabel.neural.heads.plain import plain_step, product
+from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class DenseHead(Head):
         self,
         width: int,
         labels: int,
-        loss: HeadLoss | None,
+        loss: Loss | None,
         *,
         dtype: torch.dtype = torch.float32,
         optimiser: str = "sgd",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.base import HeadLoss
 from megalabel.neural.heads.plain import column_share, row_targets
 from megalabel.neural.kernels.forms import FOCAL, LOGISTIC, NORMALISER, SOFTMAX, SQUARED_HINGE
 from megalabel.neural.kernels.operands import describable, processors
@@ -22,6 +21,7 @@ from megalabel.neural.kernels.scores import score_gradients
 from megalabel.neural.kernels.squares import mean_squares
 from megalabel.neural.kernels.tuning import Tuning
 from megalabel.neural.kernels.update import update_weights
+from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Form:
     scale: Tensor | None = None
 
 
-def recognise(loss: HeadLoss, labels: int, held: Tensor) -> Form | None:
+def recognise(loss: Loss, labels: int, held: Tensor) -> Form | None:
     """The form whose gradient is the loss's own, up to a factor for each label; None: no form.
 
     The loss is asked, not its name: any loss with such a gradient runs fused.

@@ -8,8 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from megalabel.neural.heads.base import Head, HeadLoss, Learned, best
+from megalabel.neural.heads.base import Head, Learned, best
 from megalabel.neural.heads.dense import DenseHead
+from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 
@@ -36,7 +37,7 @@ class ShardedHead(Head):
         self,
         width: int,
         labels: int,
-        loss: HeadLoss | None,
+        loss: Loss | None,
         *,
         group: dist.ProcessGroup | None = None,
         **options: Any,

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from megalabel.neural.heads.base import Head, HeadLoss, best, best_of_chunks
+from megalabel.neural.heads.base import Head, best, best_of_chunks
+from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 SPARSE = 200_000  # labels from which on a step updates only those that it has seen
@@ -49,7 +50,7 @@ class ShortlistHead(Head):
         self,
         width: int,
         labels: int,
-        loss: HeadLoss | None,
+        loss: Loss | None,
         *,
         bias: bool = True,
         sparse: bool | None = None,
