@@ -107,6 +107,21 @@ def test_accumulated_batches_are_one_larger_batch():
         torch.testing.assert_close(value, state(other)[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_epsilon_bounds_the_step_of_small_gradients(sparse):
+    X, Y = data()
+    moved = {}
+    for epsilon in (1e-12, 1e6):
+        model = Model(sparse=sparse)
+        before = state(model)
+        options = {"steps": 1, "warmup": 0, "learning_rate": 0.1, "weight_decay": 0.0}
+        Trainer(epsilon=epsilon, device="cpu", **options).fit(model, X, Y)
+        after = state(model)
+        moved[epsilon] = float((after["encoder.weight"] - before["encoder.weight"]).abs().max())
+    assert moved[1e-12] == pytest.approx(0.1, rel=0.1)  # the first step of Adam: the rate, signed
+    assert moved[1e6] < 1e-6
+
+
 def test_rates_rise_and_fall():
     trainer = Trainer(warmup=0.1, schedule="cosine")
     rates = [trainer.rate(step, 100) for step in range(100)]
