@@ -352,10 +352,12 @@ class Solver {
     void find_alone(const Rows& x, const Options& options, std::size_t lane, const Lanes& square) {
         picked_.clear();
         curvatures_.clear();
+        const bool all = stride_[lane] == 1;
+        const auto times = static_cast<float>(stride_[lane]);
         for (auto r : lists_[lane]) {
-            if (draw(rows_[r]) > reach_[lane]) continue;
+            if (!all && draw(rows_[r]) > reach_[lane]) continue;
             picked_.push_back(rows_[r]);
-            curvatures_.push_back(static_cast<float>(stride_[lane]) * curvature_[r * lanes + lane]);
+            curvatures_.push_back(times * curvature_[r * lanes + lane]);
         }
         std::fill(alone_.step.begin(), alone_.step.end(), 0.f);
         std::array<bool, lanes> going;

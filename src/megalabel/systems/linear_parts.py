@@ -74,7 +74,7 @@ def _by_rows(cost_of: Callable[[np.ndarray], _Cost], share: float, texts: int, s
         return float((texts / rows) ** np.clip(exponent, least, most))
 
     return large.times(
-        power(small.seconds, large.seconds, 0.9, 1.2), power(small.model, large.model, 0.0, 1.0)
+        power(small.seconds, large.seconds, 0.5, 1.2), power(small.model, large.model, 0.0, 1.0)
     )
 
 
