@@ -31,7 +31,7 @@ from megalabel.tagger import Tagger
 # of a tree, or of one-versus-all.
 _WORK = 4_000_000
 _GROUPS = 28  # from so many on, some of a level's groups, half as many at least, stand for all
-_MATCHED = 16_000  # texts that are led down a tree to see where they get
+_MATCHED = 64_000  # texts that are led down a tree to see where they get
 
 
 def linear_tagger(
@@ -291,5 +291,7 @@ def _with_matched(
         known = node[searched][order]
         first, last = (np.searchsorted(known, node, side) for side in ("left", "right"))
         place = first + (random.random(len(node)) * (last - first)).astype(np.int64)
-        matched = matched[order[place.clip(max=len(order) - 1)]]
+        like = order[place.clip(max=len(order) - 1)]
+        like[searched] = np.arange(len(searched))
+        matched = matched[like]
     return (targets + matched.tocsc()).tocsc(), taken
