@@ -188,6 +188,19 @@ def test_the_seeded_run_rises_to_the_known_values():
     assert all(b >= a for a, b in itertools.pairwise(rule.values_))
 
 
+@pytest.mark.parametrize("budget", ["exactly", "at-most", "expected"])
+def test_batches_of_an_answer_are_the_answer(budget, monkeypatch):
+    monkeypatch.setattr(shortlists, "_CELLS", 70)
+    ranking, rule = ranked(seeded(50, 20)), BlockCoordinateAscent("macro-f1", budget=budget)
+    run, whole = rule.run(ranking, 3), rule.apply(ranking, 3)
+    parts = list(run.batches())
+    assert len(parts) > 1
+    for name in ("ids", "scores"):
+        rows = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(rows, getattr(whole, name))
+        np.testing.assert_array_equal(rows, getattr(run.ranking, name))
+
+
 @pytest.mark.parametrize("name", ["macro-recall", "macro-balanced-accuracy"])
 def test_linear_metrics_have_closed_forms(name):
     eta = seeded()

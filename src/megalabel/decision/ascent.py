@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from megalabel.decision.shortlists import (
     check_budget,
     choices,
     chosen_ranking,
+    chosen_rows,
     in_blocks,
     label_sums,
     largest,
@@ -31,26 +31,44 @@ from megalabel.decision.shortlists import (
     price_of,
     row_blocks,
     unpacked,
+    width_of,
 )
 from megalabel.progress import progress
 
 _LABEL = np.dtype([("hits", "f8"), ("given", "i4"), ("positives", "f4")])  # as in the native core
 
 
-@dataclass(frozen=True)
 class Ascent:
-    """What block coordinate ascent came to.
+    """What block coordinate ascent came to: the choices, held as a bit a candidate.
 
-    Attributes
+    Parameters
     ----------
-    ranking : Ranking
-        The labels decided on.
+    shortlists : Ranking
+        What was decided on.
+    chosen : list of uint8 arrays
+        Which candidates were chosen.
+    k : int, optional
+        The most labels a text can have; None: what any text has.
     values : list of float
         The expected objective at the start and after each pass over the texts.
     """
 
-    ranking: Ranking
-    values: list[float]
+    def __init__(
+        self, shortlists: Ranking, chosen: list[np.ndarray], k: int | None, values: list[float]
+    ) -> None:
+        self.values = values
+        self._shortlists, self._chosen = shortlists, chosen
+        self._width = width_of(shortlists, chosen, k)
+
+    @property
+    def ranking(self) -> Ranking:
+        """The labels decided on, all at once."""
+        return chosen_ranking(self._shortlists, list(self._chosen), self._width)
+
+    def batches(self) -> Iterator[Ranking]:
+        """The same some thousand texts at a time, for answers that are written as they come."""
+        for rows, part in zip(row_blocks(self._shortlists), self._chosen, strict=True):
+            yield chosen_rows(self._shortlists[rows], part, self._width)
 
 
 class BlockCoordinateAscent(Shortlisted):
@@ -131,10 +149,15 @@ class BlockCoordinateAscent(Shortlisted):
 
     def apply(self, ranking: Ranking, k: int) -> Ranking:
         """The labels to answer with, within the budget of k a text."""
-        return self.run(ranking, k).ranking
+        chosen, _ = self._decide(ranking, k)
+        return chosen_ranking(ranking, chosen, None if self._expected else k)
 
     def run(self, ranking: Ranking, k: int) -> Ascent:
-        """Decide, and say how the expected objective rose."""
+        """Decide, and say how the expected objective rose; the answer at once or in batches."""
+        chosen, values = self._decide(ranking, k)
+        return Ascent(ranking, chosen, None if self._expected else k, values)
+
+    def _decide(self, ranking: Ranking, k: int) -> tuple[list[np.ndarray], list[float]]:
         self.check_parameters()
         check_budget(ranking, k)
         caps = caps_of(self.caps, ranking)
@@ -164,10 +187,7 @@ class BlockCoordinateAscent(Shortlisted):
             kept = largest(state.gains(), ranking.ids, total, caps)
             state.chosen = in_blocks(ranking, packed(kept))
             values.append(state.recount())
-        chosen = state.chosen
-        del state  # nothing but the choices is needed for the answer
-        decided = chosen_ranking(ranking, chosen, None if self._expected else k)
-        return Ascent(decided, values)
+        return state.chosen, values
 
     @property
     def _expected(self) -> bool:

@@ -83,19 +83,31 @@ def chosen_ranking(ranking: Ranking, chosen: list[np.ndarray], k: int | None = N
 
     Empties `chosen` on the way: there is never more than the answer.
     """
-    counts = (int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen)
-    width = max(counts, default=1) if k is None else min(k, ranking.k)
+    width = width_of(ranking, chosen, k)
     # not filled at once: memory counts when it is first written to
     ids = np.empty((len(ranking), width), np.int32)
     scores = np.empty((len(ranking), width), np.float32)
     for rows in row_blocks(ranking):
-        part = chosen.pop(0)
-        mask = unpacked(part, ranking.k)
-        # candidates are in order, so choices are
-        places = np.arange(width) < _ONES[part].sum(axis=1)[:, None]
-        ids[rows], scores[rows] = len(ranking.labels), -np.inf
-        ids[rows][places] = ranking.ids[rows][mask]
-        scores[rows][places] = ranking.scores[rows][mask]
+        part = chosen_rows(ranking[rows], chosen.pop(0), width)
+        ids[rows], scores[rows] = part.ids, part.scores
+    return Ranking(ids, scores, ranking.labels)
+
+
+def width_of(ranking: Ranking, chosen: list[np.ndarray], k: int | None) -> int:
+    """How many labels a row of the answer has room for: k, or as many as any row was given."""
+    if k is not None:
+        return min(k, ranking.k)
+    return max((int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen), default=1)
+
+
+def chosen_rows(ranking: Ranking, chosen: np.ndarray, width: int) -> Ranking:
+    """The chosen candidates of one block of rows."""
+    mask = unpacked(chosen, ranking.k)
+    # candidates are in order, so choices are
+    places = np.arange(width) < _ONES[chosen].sum(axis=1)[:, None]
+    ids = np.full(places.shape, len(ranking.labels), np.int32)
+    scores = np.full(places.shape, -np.inf, np.float32)
+    ids[places], scores[places] = ranking.ids[mask], ranking.scores[mask]
     return Ranking(ids, scores, ranking.labels)
 
 
