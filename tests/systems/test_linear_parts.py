@@ -55,8 +55,10 @@ def test_a_plan_reads_the_texts_of_labels(corpus):
 
 
 def test_calibration_trains_twice(corpus):
+    plan = systems.get("xr-linear").plan
     once, twice = (
-        systems.get("xr-linear").plan(systems.create("xr-linear", calibrate=on), corpus).seconds
+        # the least of several: other work on the machine only adds to a time
+        min(plan(systems.create("xr-linear", calibrate=on), corpus).seconds for _ in range(4))
         for on in (False, True)
     )
     assert twice > 1.3 * once
