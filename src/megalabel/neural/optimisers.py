@@ -40,8 +40,8 @@ def optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer
             {"params": ps, "lr": rate, "base": rate, "weight_decay": decay}
             for (rate, decay), ps in dense_groups.items()
         ]
-        fused = trainer.torch_device.type == "cuda"
-        made.append(torch.optim.AdamW(groups, eps=trainer.epsilon, fused=fused))
+        # one pass over each parameter, without copies of it: on a CPU too
+        made.append(torch.optim.AdamW(groups, eps=trainer.epsilon, fused=True))
     if sparse_groups:
         groups = [{"params": ps, "lr": rate, "base": rate} for rate, ps in sparse_groups.items()]
         made.append(RowAdam(groups, eps=trainer.epsilon))
