@@ -118,7 +118,10 @@ class _Job:
         disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
         times = self.tagger.trainings(rows)
         return Plan(
-            int(self.held + memory), int(disk), self.seconds + times * seconds, self.available
+            int(self.held + memory),
+            int(disk),
+            float(self.seconds + times * seconds),
+            self.available,
         )
 
 
