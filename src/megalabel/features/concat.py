@@ -16,7 +16,30 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 
-class Concat(Featurizer):
+class _Several(Featurizer):
+    """What holds the fitted copies of several featurizers."""
+
+    parts: Sequence[Featurizer]
+    parts_: list[Featurizer]
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of all parts together."""
+        self.check_fitted()
+        return sum(part.n_features for part in self.parts_)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the fitted parts back."""
+        found = learned.get("parts_")
+        kinds = [type(part) for part in self.parts]
+        if not isinstance(found, list) or [type(part) for part in found] != kinds:
+            raise ValueError(
+                f"parts_ of {type(self).__name__} must be fitted copies of {self.parts!r}"
+            )
+        super().restore(learned)
+
+
+class Concat(_Several):
     """Blocks of columns from several featurizers, each of length one, weighted, and joined.
 
     Every block's rows are divided by their length and multiplied by the block's weight; then the
@@ -44,8 +67,6 @@ class Concat(Featurizer):
         "weights": sequence_of(number(0.0)) | one_of(None),
         "norm": one_of("l2", None),
     }
-
-    parts_: list[Featurizer]
 
     def __init__(
         self,
@@ -75,17 +96,6 @@ class Concat(Featurizer):
         self.restore({"parts_": parts})
         return self._joined(blocks)
 
-    @property
-    def n_features(self) -> int:
-        """The number of columns of all parts together."""
-        self.check_fitted()
-        return sum(part.n_features for part in self.parts_)
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the fitted parts back."""
-        check_parts(self, self.parts, learned)
-        super().restore(learned)
-
     def _fresh_parts(self) -> list[Featurizer]:
         self.check_parameters()
         if not self.parts:
@@ -108,7 +118,7 @@ class Concat(Featurizer):
         return joined if self.norm is None else normalised_rows(joined)
 
 
-class Each(Featurizer):
+class Each(_Several):
     """The vectors of several featurizers, not joined: a list of matrices.
 
     For `linear.Ensemble`, each of whose models sees its own.
@@ -128,8 +138,6 @@ class Each(Featurizer):
 
     PARAMETERS = {"parts": sequence_of(instance(Featurizer))}  # noqa: RUF012
 
-    parts_: list[Featurizer]
-
     def __init__(self, parts: Sequence[Featurizer]) -> None:
         self.parts = parts
 
@@ -143,21 +151,3 @@ class Each(Featurizer):
         """The rows of each part."""
         self.check_fitted()
         return [part.transform(inputs) for part in self.parts_]
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns of all parts together."""
-        self.check_fitted()
-        return sum(part.n_features for part in self.parts_)
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the fitted parts back."""
-        check_parts(self, self.parts, learned)
-        super().restore(learned)
-
-
-def check_parts(owner: Featurizer, parts: Sequence[Featurizer], learned: Mapping[str, Any]) -> None:
-    """Raise a ValueError unless `parts_` of what was learned are of the parts' kinds."""
-    found = learned.get("parts_")
-    if not isinstance(found, list) or [type(p) for p in found] != [type(p) for p in parts]:
-        raise ValueError(f"parts_ of {type(owner).__name__} must be fitted copies of {parts!r}")
