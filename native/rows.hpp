@@ -41,6 +41,55 @@ struct Rows {
     }
 };
 
+// Rows whose dense columns are multiplied and then summed while they are in cache.
+inline constexpr std::size_t tile = 64;
+
+// Four rows of dense columns at a time, for each load of weights: calls f with them, with their
+// places in the list, and with how many there are; the last repeats where there are fewer. Rows
+// without a slope in a wanted lane (a bit each) are passed over.
+template <class F>
+__attribute__((always_inline)) inline void by_fours(const Rows& x, const std::int32_t* rows,
+                                                    std::size_t count, const std::uint16_t* sloped,
+                                                    std::uint16_t wanted, const F& f) {
+    for (std::size_t next = 0; next < count;) {
+        const float* dense[4];
+        std::size_t places[4], found = 0;
+        for (; next < count && found < 4; ++next)
+            if (sloped[next] & wanted) places[found++] = next;
+        for (std::size_t b = 0; found && b < 4; ++b)
+            dense[b] = x.dense_row(rows[places[std::min(b, found - 1)]]);
+        if (found) f(dense, places, found);
+    }
+}
+
+// out = <dense columns, w> of those rows, every lane, in the order of the list.
+MEGALABEL_CLONES inline void multiply_dense(const Rows& x, const std::int32_t* rows,
+                                            std::size_t count, const std::uint16_t* sloped,
+                                            std::uint16_t wanted, const Vector* w, Vector* out) {
+    by_fours(x, rows, count, sloped, wanted, [&](auto& dense, auto& places, std::size_t found) {
+        Vector sums[4] = {};
+        for (std::size_t j = 0; j < x.dense; ++j)
+            for (std::size_t b = 0; b < 4; ++b) sums[b] += dense[b][j] * w[j];
+        for (std::size_t b = 0; b < found; ++b) out[places[b]] = sums[b];
+    });
+}
+
+// out += dense columns * coefficients of those rows, every lane; one row after the other, so that
+// one with a coefficient of 0 changes nothing.
+MEGALABEL_CLONES inline void add_dense(const Rows& x, const std::int32_t* rows, std::size_t count,
+                                       const std::uint16_t* sloped, std::uint16_t wanted,
+                                       const Vector* coefficients, Vector* out) {
+    by_fours(x, rows, count, sloped, wanted, [&](auto& dense, auto& places, std::size_t found) {
+        Vector c[4] = {};
+        for (std::size_t b = 0; b < found; ++b) c[b] = coefficients[places[b]];
+        for (std::size_t j = 0; j < x.dense; ++j) {
+            Vector sum = out[j];
+            for (std::size_t b = 0; b < 4; ++b) sum += dense[b][j] * c[b];
+            out[j] = sum;
+        }
+    });
+}
+
 // out[r] = <x_row, w> for every listed row and lane; the bias weight comes last in w.
 template <class Column>
 MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, float bias,
@@ -83,11 +132,10 @@ MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bia
         if (!(sloped[r] & wanted)) continue;
         const Vector c = vectors(coefficients)[r];
         offset += bias * c;
-        const float* dense = x.dense_row(rows[r]);
-        for (std::size_t j = 0; j < x.dense; ++j) o[j] += dense[j] * c;
         for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
             o[columns[e]] += x.values[e] * c;
     }
+    if (x.dense) add_dense(x, rows, count, sloped, wanted, vectors(coefficients), o);
     o[x.width()] += offset;
 }
 
@@ -102,27 +150,28 @@ MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float
     const Vector start = bias * d[x.width()];
     Vector offset = {};
     const float* values = x.values.data();
-    for (std::size_t r = 0; r < count; ++r) {
-        if (!(sloped[r] & wanted)) continue;
-        const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
-        Vector even = start, odd = {};
-        std::int64_t e = begin;
-        for (; e + 1 < end; e += 2) {
-            even += values[e] * d[columns[e]];
-            odd += values[e + 1] * d[columns[e + 1]];
+    Vector dense[tile];  // first the products of dense columns, then what these are multiplied by
+    for (std::size_t first = 0; first < count; first += tile) {
+        const std::size_t last = std::min(count, first + tile);
+        if (x.dense)
+            multiply_dense(x, rows + first, last - first, sloped + first, wanted, d, dense);
+        for (std::size_t r = first; r < last; ++r) {
+            if (!(sloped[r] & wanted)) continue;
+            const std::int64_t begin = x.starts[rows[r]], end = x.starts[rows[r] + 1];
+            Vector even = start, odd = {};
+            std::int64_t e = begin;
+            for (; e + 1 < end; e += 2) {
+                even += values[e] * d[columns[e]];
+                odd += values[e + 1] * d[columns[e + 1]];
+            }
+            if (e < end) even += values[e] * d[columns[e]];
+            if (x.dense) even += dense[r - first];
+            const Vector c = (even + odd) * vectors(curvature)[r];
+            offset += bias * c;
+            for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
+            if (x.dense) dense[r - first] = c;
         }
-        if (e < end) even += values[e] * d[columns[e]];
-        const float* dense = x.dense_row(rows[r]);
-        std::size_t j = 0;
-        for (; j + 1 < x.dense; j += 2) {
-            even += dense[j] * d[j];
-            odd += dense[j + 1] * d[j + 1];
-        }
-        if (j < x.dense) even += dense[j] * d[j];
-        const Vector c = (even + odd) * vectors(curvature)[r];
-        offset += bias * c;
-        for (j = 0; j < x.dense; ++j) o[j] += dense[j] * c;
-        for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
+        if (x.dense) add_dense(x, rows + first, last - first, sloped + first, wanted, dense, o);
     }
     o[x.width()] += offset;
 }
