@@ -1,7 +1,7 @@
 """Neural systems beside linear ones on a corpus: accuracy and time, all in one table.
 
 python benchmarks/neural.py --data CORPUS --encoder MODEL [--only renee xr-transformer …]
-python benchmarks/neural.py --data CORPUS --encoder MODEL --race 0.5 1 2 --race-without 1.5 3 6
+python benchmarks/neural.py --data CORPUS --encoder MODEL --race 0.5 1 2 --random 3 6 --solved 3 6
 
 A row's time is that of training, features and encoding included, with everything else idle unless
 several are run at once. `words`, `vectors` and `both` are the same ranker on parts of what the
@@ -9,10 +9,11 @@ system's own ranker sees. attentionxml, astec and inceptionxml learn their words
 and take no encoder.
 
 With --race: xr-transformer with its coarse levels, for so many epochs of each level, and without
-them, for so many epochs: the same encoder on all labels from the start. Each is trained alone,
-with a single tree for a ranker, so that fine-tuning is most of the time. How long did each take to
-come to the same P@1 on the test texts: of the system, and of its ranker on the vectors alone, which
-shows what the encoder has learned.
+them, the same encoder on all labels from the start: for so many epochs from random weights
+(--random), and from weights solved on the vectors (--solved). Each is trained alone, with a single
+tree for a ranker, so that fine-tuning is most of the time. How long did each take to come to the
+same P@1 on the test texts: of the system, and of its ranker on the vectors alone, which shows what
+the encoder has learned.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ OWN_WORDS = ("attentionxml", "astec", "inceptionxml")
 # where --epochs does not say: enough to come to rest, within minutes on a GPU
 EPOCHS = {"lightxml": 20, "attentionxml": 20, "astec": 25, "inceptionxml": 45}
 WITHOUT_LEVELS = {"arity": 1 << 30, "max_leaf": 1 << 30, "max_active": 1 << 30}
-RACE: dict[str, dict[str, Any]] = {
-    "coarse levels": {},
-    "all labels at once": WITHOUT_LEVELS,
-    "all labels at once, from random weights": WITHOUT_LEVELS | {"bootstrap": "random"},
+# by the option that has their epochs
+RACE: dict[str, tuple[str, dict[str, Any]]] = {
+    "race": ("coarse levels", {}),
+    "random": ("all labels at once, from random weights", WITHOUT_LEVELS | {"bootstrap": "random"}),
+    "solved": ("all labels at once, from weights solved on the vectors", WITHOUT_LEVELS),
 }
 
 
@@ -135,7 +137,7 @@ class Bench:
             yield which, seconds, tagger.rank(self.test, 5)
 
     # ------------------------------------------------------------------ time to the same P@1
-    def race(self, epochs: list[float], without: list[float]) -> None:
+    def race(self) -> None:
         """Print what each way has come to after how long, and when both have come equally far."""
         print("| how | epochs | train s | P@1 | P@1 of the vectors |\n|---|---:|---:|---:|---:|")
         reached: dict[str, list[tuple[float, float, float]]] = {}
@@ -146,8 +148,8 @@ class Bench:
             return self.fitted(made)
 
         trained(0.02)  # not counted: what is done once
-        for how, parameters in RACE.items():
-            for count in without if parameters else epochs:
+        for option, (how, parameters) in RACE.items():
+            for count in getattr(self.options, option):
                 tagger, seconds = trained(count, **parameters)
                 rankings = (tagger.rank(self.test, 5), self.ranked_by("vectors", tagger)[1])
                 both = [100 * evaluate(r, self.test, k=(1,))["P@1"] for r in rankings]
@@ -202,7 +204,8 @@ def main() -> None:
     parser.add_argument(
         "--race", type=float, nargs="+", metavar="EPOCHS", help="time to the same P@1, as above"
     )
-    parser.add_argument("--race-without", type=float, nargs="+", metavar="EPOCHS", default=[1, 3])
+    for start in ("--random", "--solved"):
+        parser.add_argument(start, type=float, nargs="*", metavar="EPOCHS", default=[])
     options = parser.parse_args()
     train = megalabel.read(options.data, "train")
     test = megalabel.read(options.data, "test")
@@ -215,7 +218,7 @@ def main() -> None:
         f"{machine(options.device)}; megalabel {megalabel.__version__}\n"
     )
     if options.race is not None:
-        bench.race(options.race, options.race_without)
+        bench.race()
         return
     print("| system | train s | P@1 / 3 / 5 | PSP@5 |\n|---|---:|---:|---:|", flush=True)
     counts = (train.label_counts, len(train))
