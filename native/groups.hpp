@@ -1,5 +1,5 @@
-// Training of all classifiers of a one-versus-all model or of a tree's level: groups of labels that
-// share their rows, each cut into blocks that newton.hpp solves.
+// Training of all classifiers of a one-versus-all model or of a tree's levels: groups of labels
+// that share their rows, each cut into blocks that newton.hpp solves.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +37,10 @@ struct LabelGroups {
 
     std::size_t size() const { return label_starts.size() - 1; }
     std::size_t labels() const { return positive_starts.size() - 1; }
+
+    std::span<const std::int32_t> rows_of(std::size_t group) const {
+        return rows.subspan(row_starts[group], row_starts[group + 1] - row_starts[group]);
+    }
 
     void check(std::size_t n) const {
         const auto fits = [](std::span<const std::int64_t> starts, std::size_t total) {
@@ -111,6 +115,8 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     if (!all) group.places.assign(wanted.begin(), wanted.end());
     std::sort(group.places.begin(), group.places.end());
     group.places.erase(std::unique(group.places.begin(), group.places.end()), group.places.end());
+    all |= group.places.size() == x.size();
+    if (all) group.places = {};
     const std::size_t n = all ? x.size() : group.places.size();
     const auto row = [&](std::size_t i) { return x.row(all ? i : group.places[i]); };
 
@@ -262,33 +268,46 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     struct Shared {
         std::unique_ptr<Copy[]> copies = std::make_unique<Copy[]>(memory_nodes());
         std::atomic<std::size_t> left{0};
+        std::size_t block = newton::lanes;  // how many labels are solved at once
     };
     const bool all = groups.row_starts.empty();
     const auto count = [&](std::size_t label) {
         return groups.positive_starts[label + 1] - groups.positive_starts[label];
     };
-    // a block has as many labels as there are lanes, or fewer so that every thread has one
-    const std::size_t threads = static_cast<std::size_t>(ThreadPool::threads().load());
-    std::size_t blocks = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g)
-        blocks += static_cast<std::size_t>(groups.label_starts[g + 1] - groups.label_starts[g] +
-                                           std::int64_t{lanes} - 1) /
-                  lanes;
-    const std::size_t block =
-        blocks >= threads ? lanes : std::max<std::size_t>(1, blocks * lanes / threads);
-    std::vector<Unit> units;
     std::vector<Shared> shared(groups.size());
-    std::vector<std::size_t> order;  // the labels to train
+    std::vector<std::size_t> order;      // the labels to train
+    std::vector<std::size_t> starts{0};  // of each group in `order`
+    std::vector<std::size_t> costs;      // of a block of each group: its values and biases
+    std::size_t total = 0;
     order.reserve(groups.labels());
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        const std::size_t n = all ? x.size() : groups.row_starts[g + 1] - groups.row_starts[g];
-        const std::size_t begin = order.size();
         for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label)
             if (count(label) > 0 || options.bias <= 0) order.push_back(label);
-        std::stable_sort(order.begin() + begin, order.end(),
+        std::stable_sort(order.begin() + starts[g], order.end(),
                          [&](auto a, auto b) { return count(a) > count(b); });
-        for (std::size_t first = begin; first < order.size(); first += block) {
-            units.push_back({g, first, std::min(first + block, order.size()), n});
+        std::size_t cost = 0;
+        const auto add = [&](std::size_t row) {
+            const auto [begin, end] = x.row(row);
+            cost += end - begin + 1;
+        };
+        if (all)
+            for (std::size_t row = 0; row < x.size(); ++row) add(row);
+        else
+            for (auto row : groups.rows_of(g)) add(static_cast<std::size_t>(row));
+        total += cost * ((order.size() - starts[g] + lanes - 1) / lanes);
+        starts.push_back(order.size());
+        costs.push_back(cost);
+    }
+    // A block has as many labels as there are lanes, or fewer so that none is more than a thread's
+    // share of all work.
+    const auto threads = static_cast<std::size_t>(ThreadPool::threads().load());
+    std::vector<Unit> units;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        if (costs[g] * threads > total)
+            shared[g].block = std::max<std::size_t>(1, lanes * total / (costs[g] * threads));
+        for (std::size_t first = starts[g]; first < starts[g + 1]; first += shared[g].block) {
+            const std::size_t last = std::min(first + shared[g].block, starts[g + 1]);
+            units.push_back({g, first, last, costs[g]});
             ++shared[g].left;
         }
     }
@@ -312,15 +331,13 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 auto& copy = common.copies[memory_node()];
                 std::call_once(copy.made, [&] {
                     std::span<const std::int32_t> wanted;
-                    if (!all)
-                        wanted = groups.rows.subspan(
-                            groups.row_starts[unit.group],
-                            groups.row_starts[unit.group + 1] - groups.row_starts[unit.group]);
+                    if (!all) wanted = groups.rows_of(unit.group);
                     copy.group =
                         std::make_unique<Group>(gather_group(x, wanted, all, options.bias));
                 });
                 const Group& group = *copy.group;
                 const auto& local = group.rows;
+                const bool whole = local.size() == x.size();
                 s.weights.assign((local.width() + 1) * lanes, 0.f);
                 s.problems.resize(unit.last - unit.first);
                 for (std::size_t place = unit.first; place < unit.last; ++place) {
@@ -332,7 +349,7 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                          p < groups.positive_starts[label + 1]; ++p) {
                         const auto row = groups.positives[p];
                         if (!groups.factors.empty()) problem.factors.push_back(groups.factors[p]);
-                        if (all) {
+                        if (whole) {
                             problem.positives.push_back(row);
                             continue;
                         }
@@ -385,14 +402,15 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     constexpr std::size_t untrained = std::numeric_limits<std::size_t>::max();
     std::vector<std::size_t> places(groups.labels(), untrained);
     for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
-    std::size_t total = groups.labels() - order.size();
-    for (const Unit& unit : units) total += unit.trained.columns.size();
+    std::size_t entries = groups.labels() - order.size();
+    for (const Unit& unit : units) entries += unit.trained.columns.size();
     WeightRows out;
     out.starts.reserve(groups.labels() + 1);
-    out.columns.reserve(total);
-    out.values.reserve(total);
+    out.columns.reserve(entries);
+    out.values.reserve(entries);
     auto first = units.begin();
     for (std::size_t g = 0; g < groups.size(); ++g) {
+        const std::size_t block = shared[g].block;
         const auto last = std::find_if(first, units.end(), [&](auto& u) { return u.group != g; });
         for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label) {
             if (places[label] == untrained) {

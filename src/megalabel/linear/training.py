@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOSSES = ("squared-hinge", "logistic")
 NORMS = (None, "l1", "l2", "max")
 LANES = 16  # labels solved side by side (native/newton.hpp)
-# What is trained between two checkpoints of a tree's level, in feature values times blocks of
+# What is trained between two checkpoints of a tree, in feature values times blocks of
 # labels: some seconds' work. A slice also has blocks enough for all threads.
 SLICE_WORK = 1 << 26
 SLICE_BLOCKS = 256
@@ -216,18 +216,16 @@ def blocks_of_groups(targets: csc_matrix, group_starts: np.ndarray) -> np.ndarra
     return np.asarray(-(-np.diff(used[group_starts]) // LANES))
 
 
-def values_of_groups(X: csr_matrix, reach: csc_matrix | None) -> np.ndarray:
+def values_of_groups(X: csr_matrix, reach: csc_matrix) -> np.ndarray:
     """The number of feature values in the rows of each group."""
-    if reach is None:
-        return np.array([X.nnz])
     ends = np.append(0, np.cumsum(np.diff(X.indptr)[reach.indices], dtype=np.int64))
     return np.diff(ends[reach.indptr])
 
 
 def slices(
-    X: csr_matrix, targets: csc_matrix, group_starts: np.ndarray, reach: csc_matrix | None
+    X: csr_matrix, targets: csc_matrix, group_starts: np.ndarray, reach: csc_matrix
 ) -> Iterator[slice]:
-    """The groups of a level in steps of a few seconds; how they are cut changes no weight."""
+    """The groups in steps of a few seconds; how they are cut changes no weight."""
     groups = len(group_starts) - 1
     blocks = blocks_of_groups(targets, group_starts)
     work = np.append(0, np.cumsum(blocks * values_of_groups(X, reach)))
@@ -282,7 +280,8 @@ def train(
         row_starts, rows = np.empty(0, np.int64), np.empty(0, np.int32)
         group_starts = np.array([0, columns])
     else:
-        row_starts, rows = reach.indptr.astype(np.int64), reach.indices.astype(np.int32)
+        row_starts = reach.indptr.astype(np.int64, copy=False)
+        rows = reach.indices.astype(np.int32, copy=False)
     arrays: tuple[Any, ...] = _native.train_groups(
         X.indptr.astype(np.int64, copy=False),
         X.indices.astype(np.int32, copy=False),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, vstack
+from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 
 from megalabel.base import Check, boolean, instance, integer, number, one_of, sequence_of
 from megalabel.checkpoints import Steps
@@ -219,10 +220,15 @@ class TreeClassifier(training.LinearClassifier):
         """The levels of one tree, from the top; a step is some groups of siblings."""
         tree = self.trees_[number]
         done: list[ChunkedWeights] = []
-        reach: csc_matrix | None = None  # the rows of each parent; all rows belong to the root
-        for depth, starts in enumerate(tree.levels_):
-            targets = self.targets_of_level(Y, tree, depth)
-            options = self.options_of_level(tree, depth, label_costs)
+        rows = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all belong to the root
+        for stage, levels in enumerate(self.stages(tree)):
+            rows_of = [rows, *(self.targets_of_level(Y, tree, depth) for depth in levels)]
+            rows = rows_of[-1]
+            reach, targets = _side_by_side(rows_of[:-1]), _side_by_side(rows_of[1:])
+            del rows_of
+            sizes = [np.diff(tree.levels_[depth]) for depth in levels]
+            starts = np.append(0, np.cumsum(np.concatenate(sizes)))
+            options = self.options_of_levels(tree, levels, label_costs)
             parts = []
             for groups in training.slices(X, targets, starts, reach):
                 nodes = slice(int(starts[groups.start]), int(starts[groups.stop]))
@@ -231,27 +237,39 @@ class TreeClassifier(training.LinearClassifier):
                     X,
                     targets[:, nodes],
                     group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
-                    reach=None if reach is None else reach[:, groups],
+                    reach=reach[:, groups],
                     **options.of(nodes),
                 )
-                name = f"tree-{number}-level-{depth}-nodes-{nodes.start}-{nodes.stop}"
+                name = f"tree-{number}-stage-{stage}-nodes-{nodes.start}-{nodes.stop}"
                 parts.append(steps.done(name, train))
                 bar.advance(nodes.stop - nodes.start)
             weights = parts.pop() if len(parts) == 1 else vstack(parts, "csr")
             del parts
-            done.append(ChunkedWeights.build(weights, starts, self.precision))
-            del weights  # not to be kept while the next level trains
-            reach = targets
-            if self.negatives == "teacher+matcher" and depth + 1 < tree.depth:
-                reach = (targets + self.matched(done, X)).tocsc()
+            ends = np.cumsum([0, *(tree.level_sizes[depth] for depth in levels)])
+            for depth, (first, last) in zip(levels, pairwise(ends), strict=True):
+                level = _rows(weights, first, last)
+                done.append(ChunkedWeights.build(level, tree.levels_[depth], self.precision))
+            del weights, level  # not to be kept while the next stage trains
+            if self.negatives == "teacher+matcher" and levels.stop < tree.depth:
+                rows = (rows + self.matched(done, X)).tocsc()
         return done
 
-    def options_of_level(
-        self, tree: LabelTree, depth: int, label_costs: tuple[np.ndarray, np.ndarray]
+    def stages(self, tree: LabelTree) -> list[range]:
+        """Which levels are trained at once, so that threads need not wait for a level of few nodes.
+
+        The rows of the teacher are known for all levels; those of the matcher wait for the level
+        above. The last level, which takes the most memory, is trained by itself.
+        """
+        taught = self.negatives == "teacher"
+        ends = {0, tree.depth - 1, tree.depth} if taught else range(tree.depth + 1)
+        return [range(first, last) for first, last in pairwise(sorted(ends))]
+
+    def options_of_levels(
+        self, tree: LabelTree, levels: range, label_costs: tuple[np.ndarray, np.ndarray]
     ) -> training.Options:
-        """How the nodes of a level are trained; only the last one's are labels with costs."""
-        last = depth + 1 == tree.depth
-        costs = [np.full(tree.level_sizes[depth], self.cost)] * 2
+        """How the nodes of a stage are trained; only the last one's are labels with costs."""
+        last = levels.stop == tree.depth
+        costs = [np.full(sum(tree.level_sizes[depth] for depth in levels), self.cost)] * 2
         if last:
             costs = [own[tree.label_of_leaf_] for own in label_costs]
         weighed = self.relevance == "nodes" or (last and self.relevance is not None)
@@ -417,3 +435,15 @@ class TreeClassifier(training.LinearClassifier):
                 )
         if len({level.n_features_ for weights in levels for level in weights}) != 1:
             raise ValueError("levels_ of TreeClassifier differ in their features")
+
+
+def _side_by_side(parts: list[csc_matrix]) -> csc_matrix:
+    return parts[0] if len(parts) == 1 else hstack(parts, "csc")
+
+
+def _rows(matrix: csr_matrix, first: int, last: int) -> csr_matrix:
+    """Rows that follow each other, in the memory of the matrix."""
+    starts = matrix.indptr[first : last + 1]
+    entries = slice(starts[0], starts[-1])
+    parts = (matrix.data[entries], matrix.indices[entries], starts - starts[0])
+    return csr_matrix(parts, shape=(last - first, matrix.shape[1]))

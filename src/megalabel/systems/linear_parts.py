@@ -175,22 +175,27 @@ def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
     label_costs = classifier.label_costs(Y)
     matcher = classifier.negatives == "teacher+matcher"
     costs: list[_Cost] = []
-    reach: csc_matrix | None = None
-    for depth, starts in enumerate(tree.levels_):
-        targets = classifier.targets_of_level(Y, tree, depth)
-        options = classifier.options_of_level(tree, depth, label_costs)
-        level = _Level(X, targets, starts, reach, options, classifier.precision)
-        inner = depth + 1 < tree.depth
-        cost = level.cost(tagger.seed, whole=matcher and inner)
-        seconds += trees * level.seconds(cost)
-        costs.append(cost)
-        reach = targets
+    reach = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all rows belong to the root
+    for levels in classifier.stages(tree):
+        longest = 0.0
+        for depth in levels:
+            starts = tree.levels_[depth]
+            targets = classifier.targets_of_level(Y, tree, depth)
+            options = classifier.options_of_levels(tree, range(depth, depth + 1), label_costs)
+            level = _Level(X, targets, starts, reach, options, classifier.precision)
+            inner = depth + 1 < tree.depth
+            cost = level.cost(tagger.seed, whole=matcher and inner)
+            longest = max(longest, cost.seconds * level.largest)
+            costs.append(cost)
+            reach = targets
+        together = sum(costs[depth].seconds for depth in levels)
+        seconds += trees * max(together / megalabel.get_threads(), longest)
         if matcher and inner:
-            levels = [
+            done = [
                 ChunkedWeights.build(cost.weights, starts, classifier.precision)
                 for cost, starts in zip(costs, tree.levels_, strict=False)
             ]
-            reach, taken = _with_matched(classifier, levels, X, targets, tagger.seed)
+            reach, taken = _with_matched(classifier, done, X, targets, tagger.seed)
             seconds += trees * taken
     sizes = [cost.times(trees) for cost in costs]
     top = -(-tree.level_sizes[0] // training.LANES)
@@ -204,7 +209,7 @@ class _Level:
     X: csr_matrix
     targets: csc_matrix
     starts: np.ndarray
-    reach: csc_matrix | None
+    reach: csc_matrix
     options: training.Options
     precision: str
 
@@ -213,10 +218,10 @@ class _Level:
         self.blocks = training.blocks_of_groups(self.targets, self.starts)
         self.work = self.values * self.blocks
 
-    def seconds(self, cost: _Cost) -> float:
-        """Of the clock: a block is solved by one thread."""
-        largest = self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum())
-        return cost.seconds * max(1 / megalabel.get_threads(), float(largest))
+    @property
+    def largest(self) -> float:
+        """The share of the largest block, which one thread solves."""
+        return float(self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum()))
 
     def cost(self, seed: int, whole: bool) -> _Cost:
         """Measured on a sample that takes a second or so; `whole`: of texts, not of nodes."""
@@ -230,7 +235,7 @@ class _Level:
         sizes = np.diff(self.starts)[chosen]
         starts = np.append(0, np.cumsum(sizes))
         nodes = np.repeat(self.starts[chosen] - starts[:-1], sizes) + np.arange(starts[-1])
-        reach = None if self.reach is None else self.reach[:, chosen]
+        reach = self.reach[:, chosen]
         cost = self._measured(self.X, self.targets[:, nodes], starts, reach, nodes)
         share = self.work[chosen].sum() / self.work.sum()
         return cost.times(1 / share, self._growth(nodes, cost))
@@ -249,7 +254,7 @@ class _Level:
 
     def _of_rows(self, rows: np.ndarray) -> _Cost:
         some = slice(None) if len(rows) == self.X.shape[0] else rows
-        reach = None if self.reach is None else self.reach[some]
+        reach = self.reach[some]
         return self._measured(self.X[some], self.targets[some], self.starts, reach, slice(None))
 
     def _measured(
@@ -257,7 +262,7 @@ class _Level:
         X: csr_matrix,
         targets: csc_matrix,
         starts: np.ndarray,
-        reach: csc_matrix | None,
+        reach: csc_matrix,
         nodes: slice | np.ndarray,
     ) -> _Cost:
         started = time.process_time()
