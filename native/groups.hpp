@@ -387,8 +387,12 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                 if (--common.left == 0) {
                     const bool large = local.values.size() > std::size_t{1} << 18;
                     common.copies.reset();
-                    // The next group may be made by another thread, which could not use it again.
-                    if (large) give_back_memory();
+                    // The next group may be made by another thread, which could not use it again,
+                    // and is smaller.
+                    if (large) {
+                        s = {};
+                        give_back_memory();
+                    }
                 }
             }
         });

@@ -553,6 +553,17 @@ def test_a_group_is_its_rows_alone():
             np.testing.assert_array_equal(W[columns].toarray(), own.toarray())
 
 
+def test_a_group_of_all_rows_beside_small_ones(threads):
+    X, targets = problem(300, 40, 13)
+    starts = np.array([0, 10, 11, 12, 13])
+    reach = csc_matrix(hstack([np.ones((300, 1)), targets[:, 10:]]))
+    whole = train(X, targets[:, :10]).toarray()
+    for count in (1, 2, 7, 40):  # its labels are solved at once, or by many threads
+        threads(count)
+        W = train(X, targets, group_starts=starts, reach=reach)
+        np.testing.assert_array_equal(W[:10].toarray(), whole)
+
+
 def test_labels_without_positives_are_a_low_bias_alone():
     X, targets = problem(60, 20, 20)
     targets = targets.tolil()

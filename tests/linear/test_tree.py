@@ -154,7 +154,18 @@ def test_threads_do_not_matter(data, negatives, threads):
         assert_same(answers[0][2], other[2])
 
 
-# --- search
+@pytest.mark.parametrize("settings", [{}, {"relevance": "labels"}, {"relevance": "nodes"}])
+def test_levels_trained_at_once_are_as_each_by_itself(data, monkeypatch, settings):
+    X, Y = data
+    Y = csr_matrix((np.linspace(0.5, 2, Y.nnz, dtype=np.float32), Y.indices, Y.indptr), Y.shape)
+    model = TreeClassifier(arity=2, max_leaf=5, weighting="balanced", **settings)
+    together = weights(model.fit(X, Y))
+    depth = model.trees_[0].depth
+    assert len(model.stages(model.trees_[0])) < depth
+    each = [range(level, level + 1) for level in range(depth)]
+    monkeypatch.setattr(TreeClassifier, "stages", lambda *_: each)
+    for ours, alone in zip(together, weights(model.fit(X, Y)), strict=True):
+        np.testing.assert_array_equal(ours, alone)
 
 
 @pytest.mark.parametrize("work", [1, 1500])
@@ -170,6 +181,9 @@ def test_how_a_level_is_cut_into_steps_does_not_matter(data, monkeypatch, work, 
     for level, sliced in zip(whole, weights(model.fit(*data)), strict=True):
         np.testing.assert_array_equal(level, sliced)
     assert len(calls) > READY.depth
+
+
+# --- search
 
 
 @pytest.mark.parametrize("post", ["l1-hinge", "l2-hinge", "l3-hinge", "sigmoid"])

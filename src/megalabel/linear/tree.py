@@ -235,9 +235,9 @@ class TreeClassifier(training.LinearClassifier):
                 train = partial(
                     training.train,
                     X,
-                    targets[:, nodes],
+                    _rows(targets.T, nodes).T,
                     group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
-                    reach=reach[:, groups],
+                    reach=_rows(reach.T, groups).T,
                     **options.of(nodes),
                 )
                 name = f"tree-{number}-stage-{stage}-nodes-{nodes.start}-{nodes.stop}"
@@ -247,7 +247,7 @@ class TreeClassifier(training.LinearClassifier):
             del parts
             ends = np.cumsum([0, *(tree.level_sizes[depth] for depth in levels)])
             for depth, (first, last) in zip(levels, pairwise(ends), strict=True):
-                level = _rows(weights, first, last)
+                level = _rows(weights, slice(first, last))
                 done.append(ChunkedWeights.build(level, tree.levels_[depth], self.precision))
             del weights, level  # not to be kept while the next stage trains
             if self.negatives == "teacher+matcher" and levels.stop < tree.depth:
@@ -441,9 +441,9 @@ def _side_by_side(parts: list[csc_matrix]) -> csc_matrix:
     return parts[0] if len(parts) == 1 else hstack(parts, "csc")
 
 
-def _rows(matrix: csr_matrix, first: int, last: int) -> csr_matrix:
+def _rows(matrix: csr_matrix, some: slice) -> csr_matrix:
     """Rows that follow each other, in the memory of the matrix."""
-    starts = matrix.indptr[first : last + 1]
+    starts = matrix.indptr[some.start : some.stop + 1]
     entries = slice(starts[0], starts[-1])
     parts = (matrix.data[entries], matrix.indices[entries], starts - starts[0])
-    return csr_matrix(parts, shape=(last - first, matrix.shape[1]))
+    return csr_matrix(parts, shape=(some.stop - some.start, matrix.shape[1]))
