@@ -222,12 +222,13 @@ class TreeClassifier(training.LinearClassifier):
         done: list[ChunkedWeights] = []
         rows = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all belong to the root
         for stage, levels in enumerate(self.stages(tree)):
-            rows_of = [rows, *(self.targets_of_level(Y, tree, depth) for depth in levels)]
-            rows = rows_of[-1]
-            reach, targets = _side_by_side(rows_of[:-1]), _side_by_side(rows_of[1:])
-            del rows_of
-            sizes = [np.diff(tree.levels_[depth]) for depth in levels]
-            starts = np.append(0, np.cumsum(np.concatenate(sizes)))
+            below = (self.targets_of_level(Y, tree, depth) for depth in levels)
+            rows_of = hstack([rows, *below], "csc")  # of each node; parents come first
+            sizes = np.concatenate([np.diff(tree.levels_[depth]) for depth in levels])
+            starts = np.append(0, np.cumsum(sizes))
+            reach = _columns(rows_of, slice(0, len(sizes)))
+            targets = _columns(rows_of, slice(rows.shape[1], rows_of.shape[1]))
+            rows = _columns(rows_of, slice(len(sizes), rows_of.shape[1]))
             options = self.options_of_levels(tree, levels, label_costs)
             parts = []
             for groups in training.slices(X, targets, starts, reach):
@@ -235,9 +236,9 @@ class TreeClassifier(training.LinearClassifier):
                 train = partial(
                     training.train,
                     X,
-                    _rows(targets.T, nodes).T,
+                    _columns(targets, nodes),
                     group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
-                    reach=_rows(reach.T, groups).T,
+                    reach=_columns(reach, groups),
                     **options.of(nodes),
                 )
                 name = f"tree-{number}-stage-{stage}-nodes-{nodes.start}-{nodes.stop}"
@@ -437,13 +438,14 @@ class TreeClassifier(training.LinearClassifier):
             raise ValueError("levels_ of TreeClassifier differ in their features")
 
 
-def _side_by_side(parts: list[csc_matrix]) -> csc_matrix:
-    return parts[0] if len(parts) == 1 else hstack(parts, "csc")
-
-
 def _rows(matrix: csr_matrix, some: slice) -> csr_matrix:
     """Rows that follow each other, in the memory of the matrix."""
     starts = matrix.indptr[some.start : some.stop + 1]
     entries = slice(starts[0], starts[-1])
     parts = (matrix.data[entries], matrix.indices[entries], starts - starts[0])
     return csr_matrix(parts, shape=(some.stop - some.start, matrix.shape[1]))
+
+
+def _columns(matrix: csc_matrix, some: slice) -> csc_matrix:
+    """Columns that follow each other, in the memory of the matrix."""
+    return _rows(matrix.T, some).T
