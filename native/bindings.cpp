@@ -889,12 +889,13 @@ NB_MODULE(_native, m) {
         [](In2<std::int32_t> ids, In2<float> probabilities, In<float> weights, In<float> offsets,
            In<std::int32_t> caps, std::size_t k, double floor) {
             const auto shortlist = shortlist_of(ids, probabilities, weights.shape(0));
-            auto chosen = without_gil([&] {
+            auto found = without_gil([&] {
                 return decision::assign(shortlist, span(weights), span(offsets), span(caps),
                                         {k, floor});
             });
-            return to_numpy(std::move(chosen), ids.shape(0),
-                            decision::Choices::bytes(ids.shape(1)));
+            return nb::make_tuple(to_numpy(std::move(found.bits), ids.shape(0),
+                                           decision::Choices::bytes(ids.shape(1))),
+                                  to_numpy(std::move(found.costs)));
         },
         "ids"_a, "probabilities"_a, "weights"_a, "offsets"_a, "caps"_a, "k"_a, "floor"_a);
     m.def("decision_sums", &add_decision_sums<float>, "ids"_a, nb::arg("values").noconvert(),

@@ -16,6 +16,13 @@
 
 namespace megalabel::decision {
 
+// Which candidates rows are given, and what each label costs: at these costs (almost) every row has
+// the labels that are worth the most to it beyond their cost.
+struct Assignment {
+    std::vector<std::uint8_t> bits;
+    std::vector<double> costs;  // infinite where the cap is 0
+};
+
 // Gives rows the candidates whose weight * probability + offset sum to the most, within the budget
 // of each row and the cap of each label, by an auction (Bertsekas 1988): a row bids for its best
 // labels as much as they are worth to it beyond what it would have to do with instead, and a label
@@ -43,9 +50,10 @@ class Auction {
         prices_.resize(shortlist.labels);
     }
 
-    std::vector<std::uint8_t> run() {
+    Assignment run() {
         const std::size_t rows = shortlist_.rows;
-        if (rows == 0 || shortlist_.width == 0 || shortlist_.labels == 0) return std::move(bits_);
+        if (rows == 0 || shortlist_.width == 0 || shortlist_.labels == 0)
+            return {std::move(bits_), std::move(prices_)};
         find_scale();
         // where there is not room for all, prices rise by the smallest raise; few rows can wait
         const auto patience =
@@ -63,7 +71,11 @@ class Auction {
             bid(row, turns[row] == patience, waiting);
             if (done % at_once == 0) give_way();
         }
-        return std::move(bits_);
+        for (std::size_t id = 0; id < prices_.size(); ++id)
+            // a row raises its bid beyond what a label is worth to it, and is to keep the label
+            prices_[id] = caps_[id] > 0 ? nothing_ + std::max(0.0, prices_[id] - 2 * raise_)
+                                        : std::numeric_limits<double>::infinity();
+        return {std::move(bits_), std::move(prices_)};
     }
 
   private:
@@ -93,10 +105,11 @@ class Auction {
                     high = std::max(high, values_[j]);
                 }
         }
-        const double range = high > low ? high - low : 1;
-        raise_ = 1e-4 * range;
+        // values that are all but equal differ by rounding alone, which no price can go by
+        const double range = std::max(high - low, 1e-3 * std::max(std::abs(low), std::abs(high)));
+        raise_ = range > 0 && std::isfinite(range) ? 1e-4 * range : 1e-4;
         // without a floor, a label more is worth more than any better one
-        nothing_ = std::isfinite(budget_.floor) ? budget_.floor : low - range;
+        nothing_ = std::isfinite(budget_.floor) ? budget_.floor : low - 1e4 * raise_;
     }
 
     // Fills the free places of a row; whom it outbids waits.
@@ -168,9 +181,9 @@ class Auction {
     double raise_ = 0, nothing_ = 0;
 };
 
-inline std::vector<std::uint8_t> assign(const Shortlist& shortlist, std::span<const float> weights,
-                                        std::span<const float> offsets,
-                                        std::span<const std::int32_t> caps, Budget budget) {
+inline Assignment assign(const Shortlist& shortlist, std::span<const float> weights,
+                         std::span<const float> offsets, std::span<const std::int32_t> caps,
+                         Budget budget) {
     return Auction(shortlist, weights, offsets, caps, budget).run();
 }
 

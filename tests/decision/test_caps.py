@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 import megalabel
 from megalabel import LabelSet, Ranking
@@ -19,6 +20,7 @@ from megalabel.decision import (
     Weighted,
     measure,
 )
+from megalabel.decision.metric import metric_of
 from megalabel.decision.shortlists import assign, largest, unpacked
 from megalabel.errors import ParameterError, ShapeError
 
@@ -65,7 +67,7 @@ def test_no_label_sets_have_a_larger_sum(seed, steps, floored):
     spread = values.max() - values.min()
     floor = 0.2 if floored else -np.inf
     nothing = floor if floored else values.min() - spread
-    (chosen,) = assign(ranking, rule, caps, K, floor)
+    (chosen,), _ = assign(ranking, rule, caps, K, floor)
     mask = np.zeros((n, m), bool)
     np.put_along_axis(mask, ranking.ids, unpacked(chosen, m), axis=1)
     assert (mask.sum(axis=0) <= caps).all()
@@ -102,9 +104,8 @@ def test_caps_hold_for_every_rule_and_budget(caps, steps, budget):
         BlockCoordinateAscent(caps=caps, budget=budget, start="greedy"),
         Weighted("logarithm", caps=caps, budget=budget).fit(ranking),
     ]
-    if budget == "expected":
-        rules.append(FrankWolfe(k=K, caps=caps, budget=budget, randomised=False).fit(ranking))
-    else:
+    rules.append(FrankWolfe(k=K, caps=caps, budget=budget, randomised=False).fit(ranking))
+    if budget != "expected":
         rules += [Online(caps=caps, budget=budget), TopK(caps=caps), TopK(0.3, caps=caps)]
     for rule in rules:
         decided = rule.apply(ranking, K)
@@ -136,14 +137,127 @@ def test_all_texts_have_k_where_labels_have_room_for_them():
     assert (counts(tight) == 40).all()
 
 
-def test_a_mixture_keeps_to_the_caps_on_average_and_rises():
+def probable(rule: FrankWolfe, ranking: Ranking, k: int) -> np.ndarray:
+    """How often a mixture gives each candidate: slowly, rule by rule."""
+    often = np.zeros(ranking.ids.shape)
+    expected, free = rule.budget == "expected", rule.budget == "exactly" and rule.caps is None
+    m = len(ranking.labels)
+    for weights, offsets, share in zip(rule.weights_.T, rule.offsets_.T, rule.shares_, strict=True):
+        ids = np.minimum(ranking.ids, m - 1)
+        worth = weights.astype(np.float64)[ids] * ranking.scores + offsets.astype(np.float64)[ids]
+        worth[~ranking.present] = -np.inf
+        order = np.argsort(-worth, axis=1, kind="stable")[:, : None if expected else k]
+        best = np.take_along_axis(worth, order, 1) > (-np.inf if free else 0)
+        mask = np.zeros(often.shape, bool)
+        np.put_along_axis(mask, order, best, axis=1)
+        often += share * mask
+    return often
+
+
+def label_totals(often: np.ndarray, ranking: Ranking) -> np.ndarray:
+    there = ranking.present
+    return np.bincount(ranking.ids[there], often[there], len(ranking.labels))
+
+
+def mixed_value(metric: str, often: np.ndarray, ranking: Ranking) -> float:
+    """The metric of the confusion entries to expect."""
+    scores = np.where(ranking.present, ranking.scores, 0).astype(np.float64)
+    n = len(ranking)
+    tp, positives = (label_totals(often * scores, ranking), label_totals(scores, ranking))
+    given = label_totals(often, ranking)
+    found = np.array([tp, given - tp, positives - tp, n - given - positives + tp]) / n
+    return float(metric_of(metric)(*np.maximum(found, 0)).mean())
+
+
+@pytest.mark.parametrize("caps", [250, 210, 100, np.arange(20) * 30])
+@pytest.mark.parametrize("budget", ["exactly", "at-most", "expected"])
+def test_a_mixture_keeps_to_the_caps_and_is_worth_what_it_says(caps, budget):
     ranking = shortlists(2000, 20)
-    rule = FrankWolfe(k=K, caps=250, budget="expected").fit(ranking)
-    assert rule.values_[-1] >= rule.values_[0]
-    spread = 4 * np.sqrt(250)
-    assert (counts(rule.apply(ranking, K)) <= 250 + spread).all()
-    ascent = BlockCoordinateAscent(caps=250, budget="expected").run(ranking, K)
+    rule = FrankWolfe(k=K, caps=caps, budget=budget).fit(ranking)
+    often = probable(rule, ranking, K)
+    assert (label_totals(often, ranking) <= np.asarray(caps) * (1 + 1e-5)).all()
+    assert rule.values_[-1] == pytest.approx(mixed_value("macro-f1", often, ranking), rel=1e-5)
+    ascent = BlockCoordinateAscent(caps=caps, budget=budget).run(ranking, K)
     assert rule.values_[-1] > 0.99 * ascent.values[-1]
+    if budget != "expected":
+        plain = measure(TopK(caps=caps).apply(ranking, K), ranking)
+        assert rule.values_[-1] > 0.999 * plain
+
+
+@pytest.mark.parametrize("steps", [1000, 5])
+@pytest.mark.parametrize("caps", [30, 22])
+def test_a_mixture_gives_exactly_k_where_there_is_room(caps, steps):
+    ranking = shortlists(200, 20, steps=steps)
+    rule = FrankWolfe(k=K, caps=caps).fit(ranking)
+    often = probable(rule, ranking, K)
+    assert (label_totals(often, ranking) <= caps * (1 + 1e-5)).all()
+    np.testing.assert_allclose(often.sum(axis=1), K)
+    assert (rule.apply(ranking, K).present.sum(axis=1) == K).all()
+    plain = measure(TopK(caps=caps).apply(ranking, K), ranking)
+    assert rule.values_[-1] > 0.99 * plain
+
+
+def test_texts_that_are_all_alike_share_the_labels():
+    ranking = Ranking([[0, 1]] * 10, [[0.6, 0.5]] * 10, LabelSet.numbered(2))
+    rule = FrankWolfe("macro-recall", k=1, caps=5).fit(ranking)
+    often = probable(rule, ranking, 1)
+    np.testing.assert_allclose(often, 0.5)
+    assert rule.values_[-1] == pytest.approx(0.5)
+
+
+def test_caps_hold_as_a_share_of_texts_not_learned_from():
+    ranking = shortlists(4000, 20)
+    rule = FrankWolfe(k=K, caps=220).fit(ranking[:2000])
+    new = ranking[2000:]
+    decided = rule.apply(new, K)
+    assert (decided.present.sum(axis=1) == K).all()
+    assert counts(TopK().apply(new, K)).max() > 400
+    assert (counts(decided) <= 220 + 4 * np.sqrt(220)).all()
+    # a text unlike any learned from has k labels too
+    unlike = Ranking(np.arange(20)[None], np.zeros((1, 20)), ranking.labels)
+    assert rule.apply(unlike, K).present.sum() == K
+
+
+def test_labels_of_no_room_and_more_labels_than_candidates():
+    ranking = shortlists(50, 4)
+    caps = np.array([0, 50, 50, 10])
+    rule = FrankWolfe(k=9, caps=caps).fit(ranking)
+    often = probable(rule, ranking, 9)
+    given = label_totals(often, ranking)
+    assert (given <= caps * (1 + 1e-5)).all()
+    np.testing.assert_allclose(given[:3], [0, 50, 50], atol=1)
+    assert rule.apply(ranking[:0], K).present.sum() == 0
+    assert FrankWolfe(k=K, caps=0).fit(ranking).apply(ranking, K).present.sum() == 0
+    assert FrankWolfe(k=K, caps=3).fit(ranking[:0]).values_[-1] == 0
+
+
+def most_recall(ranking: Ranking, caps: np.ndarray, k: int, exactly: bool) -> float:
+    """The largest macro recall of any probabilities of giving labels, by linear programming."""
+    n, m = ranking.ids.shape
+    eta = np.empty((n, m))
+    np.put_along_axis(eta, ranking.ids, ranking.scores.astype(np.float64), axis=1)
+    gains = eta / eta.sum(axis=0) / m
+    rows, columns = np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))
+    sums = {"A_ub": columns, "b_ub": caps, "A_eq": rows, "b_eq": np.full(n, k)}
+    if not exactly:
+        sums = {"A_ub": np.vstack([columns, rows]), "b_ub": np.append(caps, np.full(n, k))}
+    return -float(linprog(-gains.ravel(), bounds=(0, 1), **sums).fun)
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_no_probabilities_are_much_better_than_the_mixture(seed, exactly):
+    random = np.random.default_rng(seed)
+    n, m = 12, 4
+    ranking = shortlists(n, m, seed)
+    caps = random.integers(n // 2 + 1, n, m)  # a little room
+    budget = "exactly" if exactly else "at-most"
+    rule = FrankWolfe("macro-recall", k=K, caps=caps, budget=budget).fit(ranking)
+    often = probable(rule, ranking, K)
+    assert (label_totals(often, ranking) <= caps * (1 + 1e-5)).all()
+    assert often.sum(axis=1).max() <= K + 1e-9
+    best = most_recall(ranking, caps, K, exactly)
+    assert 0.95 * best <= rule.values_[-1] <= best + 1e-6
 
 
 def test_ascent_under_caps_starts_from_the_best_sum_and_rises():
@@ -180,8 +294,6 @@ def test_what_is_wrong_is_named():
             rule.fit(ranking).apply(ranking, K)
     with pytest.raises(ShapeError, match="caps are"):
         FrankWolfe(k=K, caps=np.ones(3), budget="expected").fit(ranking)
-    with pytest.raises(ParameterError, match='budget="expected" only'):
-        FrankWolfe(k=K, caps=3).fit(ranking)
     with pytest.raises(ParameterError, match="0 or more"):
         TopK(caps=np.array([1, 2, 3, -1])).apply(ranking, K)
     with pytest.raises(ParameterError, match="at_least"):

@@ -293,7 +293,7 @@ def _start(
         if random is not None:
             keys = random.random(ranking.ids.shape, np.float32)
             ranking = Ranking(ranking.ids, keys, ranking.labels)
-        return assign(ranking, plain_rule(ranking), caps, k, -np.inf)
+        return assign(ranking, plain_rule(ranking), caps, k, -np.inf)[0]
     chosen = choices(ranking)
     for part, rows in zip(chosen, row_blocks(ranking), strict=True):
         mask = ranking.ids[rows] < len(ranking.labels)

@@ -24,6 +24,7 @@ from megalabel.decision.shortlists import (
     BUDGET,
     CAPS,
     Shortlisted,
+    assign,
     caps_of,
     check_budget,
     check_labels,
@@ -34,6 +35,7 @@ from megalabel.decision.shortlists import (
     own_pages,
     plain_rule,
     price_of,
+    row_blocks,
 )
 from megalabel.decision.weighted import choose, rule_sums, rule_values
 from megalabel.errors import ParameterError
@@ -42,9 +44,11 @@ from megalabel.progress import progress
 _GRID = (1.0, *(2.0**-i for i in range(1, 8)))  # steps grow short as rules become many
 _REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length is refined
 _PATIENCE = 3  # rules in a row, by ever sharper slopes, that gain nothing
+_CAPPED_PATIENCE = 6  # and for ever smaller shares, for which caps are wider
 # in which (tp, fp, fn, tn) move when hits are added, and when texts are given the label in vain
 _DIRECTIONS = np.array([[1.0, -1.0, -1.0, 1.0], [0.0, 1.0, 0.0, -1.0]])
-_RAISE, _PROHIBITIVE = 1e-6, 1e4  # of the price of a label that is still given too often
+_RAISE, _PROHIBITIVE = 1e-6, 0.03  # of the price of a label that is still given too often
+_BEYOND = 1e-3  # of the price that any probability is worth: float32 does not round it away
 
 
 class FrankWolfe(Shortlisted):
@@ -69,14 +73,16 @@ class FrankWolfe(Shortlisted):
     budget : "exactly", "at-most" or "expected"
         What k means: k labels a text; up to k, those that do the objective good; k on average.
     caps : int or array, optional
-        So many of the texts learned from may be given a label at most, that is the same share of
-        other texts on average; one number, or one for each label. With budget "expected" only:
-        otherwise what one text is given depends on what others have left.
+        So many of the texts learned from may be given a label at most, on average over the rules,
+        that is the same share of other texts; one number, or one for each label. A text gets
+        other labels in place of those that cost too much, and fewer than k where caps leave no
+        room for k labels a text.
     truth : "probabilities" or "labels"
         What the confusion entries are counted with. Calibrated probabilities know of more labels
         than a sample of texts carries.
     randomised : bool
-        False keeps only the single rule of the highest value.
+        False keeps only the single rule of the highest value. With caps a mixture is better: texts
+        to which a label is worth the same are all given it by one rule, or none.
     iterations : int
         At most so many rules are mixed.
     tolerance : float
@@ -91,7 +97,8 @@ class FrankWolfe(Shortlisted):
     shares_ : float64 array (rules,)
         How often each rule is followed.
     values_ : list of float
-        The objective at the start, the k most probable labels, and after each step.
+        The objective at the start, the k most probable labels as far as one rule can give them
+        within caps, and after each step.
 
     Examples
     --------
@@ -166,46 +173,54 @@ class FrankWolfe(Shortlisted):
         metric = metric_of(self.metric)
         if is_coverage(metric):
             raise ParameterError("FrankWolfe cannot take coverage; BlockCoordinateAscent can")
-        if self.caps is not None and self.budget != "expected":
-            raise ParameterError(
-                'FrankWolfe can keep caps with budget="expected" only; BlockCoordinateAscent and '
-                "Weighted, which decide texts together, with any"
-            )
         if self.truth == "labels" and Y is None:
             raise ParameterError('truth="labels" needs the labels Y of the texts')
         problem = _Problem(self, metric, ranking, Y if self.truth == "labels" else None)
-        rules = [problem.priced(plain_rule(ranking))]
+        rules = [problem.priced(plain_rule(ranking), problem.caps)]
         outcomes = [problem.outcome(rules[0])]
         shares = np.ones(1)
         at = outcomes[0].astype(np.float64)  # the mixture's outcome
-        single = (problem.value(at), rules[0])  # the best that one rule does
-        self.values_ = [single[0]]
-        smoothing, failures = 1.0, 0
+        # the best that one rule does: first of all, texts have their labels
+        single = (-problem.missing(outcomes[0]), problem.value(at), rules[0])
+        self.values_ = [single[1]]
+        smoothing, failures, part = 1.0, 0, 1.0
         with progress("learning rules", self.iterations) as bar:
             for _ in range(self.iterations):
                 slopes = problem.slopes(at, smoothing)
-                worst = int(np.argmin([np.einsum("ij,ij", slopes, o) for o in outcomes]))
-                rule = problem.best_rule(slopes)
+                worst = problem.worst(slopes, outcomes)
+                share = min(shares[worst], part)
+                left = problem.caps
+                if left is not None and self.randomised:
+                    left = problem.left(at, outcomes[worst], share)
+                rule = problem.best_rule(slopes, left)
                 del slopes  # large, and of no more use
                 to = problem.outcome(rule)
                 if not self.randomised:
-                    single = max(single, (problem.value(to), rule), key=lambda found: found[0])
-                length, value = problem.best_step(at, at, to, 1.0)
+                    found = (-problem.missing(to), problem.value(to), rule)
+                    single = max(single, found, key=lambda one: one[:2])
+                # with caps the new rule takes a share of the worst from the start: it was made for
+                # the room that the others leave
+                start, longest = (at, 1.0) if left is None else (outcomes[worst], share)
+                fuller = problem.missing(outcomes[worst]) - problem.missing(to)
+                length, value = problem.best_step(at, start, to, longest, whole=fuller > 0)
                 bar.advance()
-                if value - self.values_[-1] <= self.tolerance:
+                if fuller < 0 or (fuller == 0 and value - self.values_[-1] <= self.tolerance):
                     failures += 1
-                    if failures == _PATIENCE:
+                    if failures == (_PATIENCE if left is None else _CAPPED_PATIENCE):
                         break
-                    smoothing /= 1000
+                    smoothing, part = smoothing / 1000, part / 2
                     continue
                 failures, smoothing = 0, smoothing / 2
-                problem.move(at, at, to, length)
                 rules.append(rule)
                 outcomes.append(to)
-                shares = np.append(shares * (1 - length), length)
-                # the rule that has become the worst hands on its share, often all of it: fewer
-                # steps, and fewer rules to keep
-                length, value = problem.best_step(at, outcomes[worst], to, shares[worst])
+                if left is None:
+                    problem.move(at, at, to, length)
+                    shares = np.append(shares * (1 - length), length)
+                    # the rule that has become the worst hands on its share, often all of it: fewer
+                    # steps, and fewer rules to keep
+                    length, value = problem.best_step(at, outcomes[worst], to, shares[worst])
+                else:
+                    shares = np.append(shares, 0.0)
                 problem.move(at, outcomes[worst], to, length)
                 shares[[worst, -1]] += -length, length
                 self.values_.append(value)
@@ -213,8 +228,8 @@ class FrankWolfe(Shortlisted):
                 rules, outcomes = [rules[i] for i in followed], [outcomes[i] for i in followed]
                 shares = shares[followed]
         if not self.randomised:
-            rules, shares = [single[1]], np.ones(1)
-            self.values_ = [self.values_[0], single[0]]
+            rules, shares = [single[2]], np.ones(1)
+            self.values_ = [self.values_[0], single[1]]
         del outcomes  # as large as what they make room for
         self.weights_ = np.stack([rule[0] for rule in rules], axis=1)
         self.offsets_ = np.stack([rule[1] for rule in rules], axis=1)
@@ -232,11 +247,16 @@ class FrankWolfe(Shortlisted):
             self.weights_,
             self.offsets_,
             max(1, ranking.k) if expected else k,
-            -np.inf if self.budget == "exactly" else 0.0,
+            self._floor,
             self.shares_,
             self.seed,
         )
         return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
+
+    @property
+    def _floor(self) -> float:
+        """What a label must be worth by a rule. With caps, there may not be room for k labels."""
+        return -np.inf if self.budget == "exactly" and self.caps is None else 0.0
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the rules back."""
@@ -268,7 +288,8 @@ class _Problem:
         self.blocks = list(label_blocks(m))
         self.caps = caps_of(rule.caps, ranking)
         self.width = max(1, ranking.k) if rule.budget == "expected" else rule.k
-        self.floor = -np.inf if rule.budget == "exactly" else 0.0
+        self.floor = rule._floor
+        self.most = self._most() if self.caps is not None and rule.budget == "exactly" else 0
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
@@ -293,16 +314,22 @@ class _Problem:
         return float(self.linear * outcome[0].sum() + self.scale * values.sum())
 
     def best_step(
-        self, at: np.ndarray, start: np.ndarray, end: np.ndarray, longest: float
+        self,
+        at: np.ndarray,
+        start: np.ndarray,
+        end: np.ndarray,
+        longest: float,
+        whole: bool = False,
     ) -> tuple[float, float]:
-        """How far to go from an outcome in the direction from one to another; and the value."""
+        """How far to go from an outcome in the direction from one to another, or all the way; and
+        the value."""
 
         def value(length: float) -> float:
             return sum(
                 self._part(_between(at, start, end, length, block), block) for block in self.blocks
             )
 
-        return _best_length(value, longest)
+        return (longest, value(longest)) if whole else _best_length(value, longest)
 
     def move(self, at: np.ndarray, start: np.ndarray, end: np.ndarray, length: float) -> None:
         """Go so far, in place."""
@@ -333,39 +360,82 @@ class _Problem:
             found[:, block][:, useless] = 0
         return found
 
-    def best_rule(self, slopes: np.ndarray) -> np.ndarray:
-        """The rule that is best for slopes, which are brought to its scale."""
+    def _most(self) -> int:
+        """How many labels texts are to be given; 0 if caps leave no room for so many."""
+        assert self.caps is not None
+        most = 0
+        with_room = np.append(self.caps > 0, False)
+        for rows in row_blocks(self.ranking):
+            candidates = with_room.take(self.ranking.ids[rows], mode="clip").sum(axis=1)
+            most += int(np.minimum(candidates, self.width).sum())
+        wanted = label_sums(self.ranking, self.ranking.scores, None)[1]
+        return most if np.minimum(self.caps, wanted).sum() >= most else 0
+
+    def missing(self, outcome: np.ndarray) -> int:
+        """How many labels texts are short of by an outcome."""
+        if not self.most:
+            return 0
+        return self.most - round(self.n * float(outcome[1].sum(dtype=np.float64)))
+
+    def worst(self, slopes: np.ndarray, outcomes: list[np.ndarray]) -> int:
+        """Which outcome is the worst by slopes; first of all, which misses the most labels."""
+        keys = [(self.missing(o), -float(np.einsum("ij,ij", slopes, o))) for o in outcomes]
+        return max(range(len(keys)), key=keys.__getitem__)
+
+    def left(self, at: np.ndarray, replaced: np.ndarray, share: float) -> np.ndarray:
+        """The caps of a rule that takes a share of another: the room that the rest leaves, which is
+        more where other rules cannot fill it."""
+        assert self.caps is not None
+        room = self.caps - self.n * (at[1] - share * replaced[1])
+        found: np.ndarray = np.clip(room / share + _BEYOND, 0, self.n).astype(np.int32)
+        return found
+
+    def best_rule(self, slopes: np.ndarray, caps: np.ndarray | None) -> np.ndarray:
+        """The rule that is best for slopes, which are brought to its scale, within caps."""
         largest = max(slopes.max(initial=0), -slopes.min(initial=0))
         # the order of labels is the same, and float32 holds it
         slopes /= largest or 1
-        return self.priced(_on_own_pages(slopes))
+        return self.priced(_on_own_pages(slopes), caps)
 
-    def priced(self, rule: np.ndarray) -> np.ndarray:
+    def priced(self, rule: np.ndarray, caps: np.ndarray | None) -> np.ndarray:
         """With the price at which k labels a text are given on average, if asked for, and those
         at which no label is given too often."""
-        if self.rule.budget != "expected":
-            return rule
-        values, count = rule_values(self.ranking, rule), self.rule.k * len(self.ranking)
-        if self.caps is None:
-            price = price_of(values, count)
+        if caps is not None:
+            rule[1] -= self._prices(rule, caps)
+            given = self._hold_caps(rule, caps)
+            opened = np.isfinite(rule[1])
+            if self.most and opened.any() and given.sum() == self.most:
+                # there is room for all, so any text is to have k, whatever its probabilities
+                least = (rule[1] + np.minimum(rule[0], 0))[opened].min()
+                rule[1] += max(0, _BEYOND - least)
+                self._hold_caps(rule, caps)
+        elif self.rule.budget == "expected":
+            price = price_of(rule_values(self.ranking, rule), self.rule.k * len(self.ranking))
             rule[1] += -np.float32(price) if np.isfinite(price) else np.float32(np.inf)
-            return rule
-        kept = largest(values, self.ranking.ids, count, self.caps)
-        prices = np.full(len(self.caps), np.inf)
-        np.minimum.at(prices, self.ranking.ids[kept], values[kept])
-        rule[1] -= np.nextafter(prices, -np.inf, where=np.isfinite(prices), out=prices)
-        self._hold_caps(rule, self.caps)
         return rule
 
-    def _hold_caps(self, rule: np.ndarray, caps: np.ndarray) -> None:
+    def _prices(self, rule: np.ndarray, caps: np.ndarray) -> np.ndarray:
+        """What a label must be worth to be among those of the largest sum that caps leave."""
+        if self.rule.budget != "expected":
+            floor = -np.inf if self.rule.budget == "exactly" else 0.0
+            return assign(self.ranking, rule, caps, self.rule.k, floor)[1]
+        values = rule_values(self.ranking, rule)
+        kept = largest(values, self.ranking.ids, self.rule.k * len(self.ranking), caps)
+        prices = np.full(len(caps), np.inf)
+        np.minimum.at(prices, self.ranking.ids[kept], values[kept])
+        found: np.ndarray = np.nextafter(prices, -np.inf, where=np.isfinite(prices), out=prices)
+        return found
+
+    def _hold_caps(self, rule: np.ndarray, caps: np.ndarray) -> np.ndarray:
         """Raise the prices of labels that are given too often still: texts to which a label is
-        worth the same are all given it or none, and float32 rounds."""
+        worth (almost) the same are all given it or none. How often each is given."""
         step = _RAISE
         while True:
-            given = rule_sums(self.ranking, self.values, rule, self.width, self.floor)[1]
+            sums = rule_sums(self.ranking, self.values, rule, self.width, self.floor)
+            given: np.ndarray = sums[1]
             over = given > caps
             if not over.any():
-                return
+                return given
             rule[1, over] -= step if step < _PROHIBITIVE else np.inf
             step *= 2
 

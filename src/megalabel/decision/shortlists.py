@@ -156,11 +156,15 @@ def plain_rule(ranking: Ranking) -> np.ndarray:
 
 def assign(
     ranking: Ranking, rule: np.ndarray, caps: np.ndarray, k: int, floor: float
-) -> list[np.ndarray]:
+) -> tuple[list[np.ndarray], np.ndarray]:
     """The candidates of the largest sum by one rule (2, labels) of weights and offsets, where caps
-    hold: within a ten-thousandth of the range of values for each label given."""
-    chosen = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
-    return in_blocks(ranking, chosen)
+    hold: within a ten-thousandth of the range of values for each label given.
+
+    And what each label costs: rows have the labels that are worth the most beyond their cost, but
+    for some to which others are worth almost the same, and those that caps leave no room for.
+    """
+    chosen, costs = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
+    return in_blocks(ranking, chosen), costs
 
 
 def check_labels(owner: Decision, learned: int, ranking: Ranking) -> None:

@@ -88,7 +88,8 @@ class TopK(Decision):
         if self.at_least:
             raise ParameterError("at_least cannot be promised with caps: a label may be full")
         floor = -np.inf if self.threshold is None else np.nextafter(self.threshold, -1)
-        return chosen_ranking(ranking, assign(ranking, plain_rule(ranking), caps, k, floor), k)
+        chosen, _ = assign(ranking, plain_rule(ranking), caps, k, floor)
+        return chosen_ranking(ranking, chosen, k)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """There is nothing to take back."""

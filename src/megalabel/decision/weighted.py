@@ -170,7 +170,7 @@ class Weighted(Shortlisted):
         rule = np.stack([self.weights_[:, 0], self.offsets_[:, 0]])
         caps = caps_of(self.caps, ranking)
         if caps is not None and not expected:
-            chosen = assign(ranking, rule, caps, k, floor)
+            chosen, _ = assign(ranking, rule, caps, k, floor)
         elif caps is not None:
             kept = largest(rule_values(ranking, rule), ranking.ids, k * len(ranking), caps)
             chosen = in_blocks(ranking, packed(kept))
