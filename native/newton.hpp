@@ -182,6 +182,8 @@ class Solver {
         Lanes tolerance{};
         std::array<bool, lanes> open{}, stuck{};
         bool weighed = false;
+        // dense columns alone are much like each other: as small a slope is farther from the end
+        const double eps = options.eps / (x.dense == x.width() ? 3 : 1);
         for (std::size_t k = 0; k < problems.size(); ++k) {
             const auto& p = problems[k];
             positive_cost[k] = p.positive_cost;
@@ -192,7 +194,7 @@ class Solver {
             for (std::size_t j = 0; j < p.factors.size(); ++j)
                 factors_[p.positives[j] * lanes + k] = p.factors[j];
             const double rarer = std::min(p.positives.size(), n - p.positives.size());
-            tolerance[k] = options.eps * std::max(1.0, rarer) / std::max<double>(1, n) *
+            tolerance[k] = eps * std::max(1.0, rarer) / std::max<double>(1, n) *
                            slope_at_zero(x, mean, p, options);
             open[k] = true;
         }

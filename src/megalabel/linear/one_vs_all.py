@@ -51,7 +51,7 @@ class OneVsAll(training.LinearClassifier):
         First divide the relevances of each text by their sum, length or maximum.
     eps : float
         When to stop: the gradient's length against that at zero, times the share of the rarer
-        class.
+        class; a third of it where all features are dense.
     bias : float
         The value of the bias feature; 0 for none.
     prune : float

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
-import numpy as np
 import torch
 
 from megalabel.clock import Clock
@@ -18,13 +17,21 @@ class Timed:
 
     by_steps: bool
     """Whether it was told how many, not how often to go through the rows."""
-    seconds: list[float] = field(default_factory=list)
-    """Of each step."""
+    steps: int = 0
+    first: float = 0.0
+    """Seconds of the first step, which pays for what is done once."""
+    others: float = 0.0
+    """Of all others: one is prepared while the one before is computed."""
 
     @property
     def step(self) -> float:
-        """Of a step on average, without the first, which pays for what is done once."""
-        return float(np.mean(self.seconds[1:] or self.seconds))
+        """Seconds of a step on average, without the first where there are more."""
+        return self.others / (self.steps - 1) if self.steps > 1 else self.first
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return self.first + self.others
 
 
 class Stopwatch:
@@ -38,7 +45,7 @@ class Stopwatch:
     >>> classifier = FullClassifier(BagEncoder(width=4), Trainer(steps=5, device="cpu"))
     >>> with Stopwatch() as watch:
     ...     _ = classifier.fit(csr_matrix(np.eye(9)), csr_matrix(np.eye(9)))
-    >>> [len(training.seconds) for training in watch.trainings]
+    >>> [training.steps for training in watch.trainings]
     [5]
     """
 
@@ -71,18 +78,31 @@ class Stopwatch:
 
 
 class Lap:
-    """Notes when a step ends."""
+    """Times the steps of a training, without what is done between epochs.
+
+    A GPU is waited for after the first step and after epochs alone: else no step would be prepared
+    while the one before is computed.
+    """
 
     def __init__(self, training: Timed, device: torch.device) -> None:
         self._training, self._device = training, device
-        self._start()
+        self._clock: Clock | None = None
 
-    def step(self) -> None:
-        """A step has ended."""
+    def begin(self) -> None:
+        """A step begins."""
+        if self._clock is None:
+            self._clock = Clock(waits=self._device.type == "cuda")
+
+    def end(self, epoch: bool) -> None:
+        """A step has ended, and with it perhaps an epoch."""
+        timed, clock = self._training, self._clock
+        timed.steps += 1
+        if clock is None or not (epoch or timed.steps == 1):
+            return
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self._training.seconds.append(self._clock.seconds())
-        self._start()
-
-    def _start(self) -> None:
-        self._clock = Clock(waits=self._device.type == "cuda")
+        if timed.steps == 1:
+            timed.first = clock.seconds()
+        else:
+            timed.others += clock.seconds()
+        self._clock = None

@@ -281,13 +281,15 @@ class _Run:
         with Journal(trainer.log, self.name) as journal, progress(self.name, self.total) as bar:
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():
-                loss = self._update(rows)
                 if lap is not None:
-                    lap.step()
+                    lap.begin()
+                loss = self._update(rows)
                 summed, counted = summed + loss, counted + 1
                 self.step += 1
                 bar.advance()
                 ended = self.step % each == 0 or self.step == self.total
+                if lap is not None:
+                    lap.end(ended)
                 if ended or self.step % _CHECKED == 0:
                     self._check(float(summed))
                 if ended:
