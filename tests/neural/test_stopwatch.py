@@ -1,0 +1,52 @@
+"""Stopwatch: what it counts, and what it does not."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+
+from megalabel.neural import Stopwatch, Trainer
+from megalabel.neural.batches import Batch
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(1, 1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        loss: Tensor = self.encoder(torch.ones(1, 1)).sum()
+        return loss
+
+
+def busy(seconds: float) -> float:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    return 0.0
+
+
+def test_steps_are_counted_without_what_is_done_between_epochs() -> None:
+    rows = csr_matrix(np.eye(8, dtype=np.float32))
+    with Stopwatch() as watch:
+        Trainer(steps=6, batch=4, device="cpu").fit(Model(), rows, rows, evaluate=lambda: busy(0.5))
+        Trainer(epochs=1, batch=4, device="cpu").fit(Model(), rows, rows)
+    told, by_epochs = watch.trainings
+    assert (told.steps, told.by_steps) == (6, True)
+    assert (by_epochs.steps, by_epochs.by_steps) == (2, False)
+    assert told.first > 0
+    assert told.others > 0
+    assert told.seconds == told.first + told.others < 0.5  # three evaluations took 1.5
+    assert told.step == told.others / 5
+
+
+def test_nothing_is_timed_outside() -> None:
+    rows = csr_matrix(np.eye(8, dtype=np.float32))
+    with Stopwatch() as watch:
+        pass
+    Trainer(steps=2, batch=4, device="cpu").fit(Model(), rows, rows)
+    assert watch.trainings == []
