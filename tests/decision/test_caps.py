@@ -231,6 +231,15 @@ def test_labels_of_no_room_and_more_labels_than_candidates():
     assert FrankWolfe(k=K, caps=3).fit(ranking[:0]).values_[-1] == 0
 
 
+def test_it_is_said_where_there_is_no_room(caplog):
+    ranking = shortlists(50, 4)
+    FrankWolfe(k=K, caps=40).fit(ranking)
+    FrankWolfe(k=K, caps=5, budget="at-most").fit(ranking)
+    assert not caplog.records
+    FrankWolfe(k=K, caps=5).fit(ranking)
+    assert "no room for 2 labels a text" in caplog.text
+
+
 def most_recall(ranking: Ranking, caps: np.ndarray, k: int, exactly: bool) -> float:
     """The largest macro recall of any probabilities of giving labels, by linear programming."""
     n, m = ranking.ids.shape

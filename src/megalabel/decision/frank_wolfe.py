@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -40,6 +41,8 @@ from megalabel.decision.shortlists import (
 from megalabel.decision.weighted import choose, rule_sums, rule_values
 from megalabel.errors import ParameterError
 from megalabel.progress import progress
+
+log = logging.getLogger(__name__)
 
 _GRID = (1.0, *(2.0**-i for i in range(1, 8)))  # steps grow short as rules become many
 _REFINEMENTS, _FINE = 5, 1e-3  # how often, and to which part, a step's length is refined
@@ -289,7 +292,14 @@ class _Problem:
         self.caps = caps_of(rule.caps, ranking)
         self.width = max(1, ranking.k) if rule.budget == "expected" else rule.k
         self.floor = rule._floor
-        self.most = self._most() if self.caps is not None and rule.budget == "exactly" else 0
+        self.most = 0
+        if self.caps is not None and rule.budget == "exactly":
+            self.most = self._most()
+            if not self.most and len(ranking):
+                log.warning(
+                    'caps leave no room for %d labels a text; budget="at-most" may do better',
+                    rule.k,
+                )
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
