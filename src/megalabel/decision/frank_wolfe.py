@@ -78,8 +78,8 @@ class FrankWolfe(Shortlisted):
     caps : int or array, optional
         So many of the texts learned from may be given a label at most, on average over the rules,
         that is the same share of other texts; one number, or one for each label. A text gets
-        other labels in place of those that cost too much, and fewer than k where caps leave no
-        room for k labels a text.
+        other labels in place of those that cost too much, and may get fewer than k where caps
+        leave little room or many probabilities tie.
     truth : "probabilities" or "labels"
         What the confusion entries are counted with. Calibrated probabilities know of more labels
         than a sample of texts carries.
