@@ -27,10 +27,11 @@ from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.prior import begin, clamped
 from megalabel.neural.cascade_network import Cascade, Shape
 from megalabel.neural.classifier import (
+    RANKERS,
     NeuralClassifier,
-    default_ranker,
     encoded,
     held_out_rows,
+    make_ranker,
     precision_at,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
@@ -56,7 +57,7 @@ class CascadeClassifier(NeuralClassifier):
     ----------
     encoder : Encoder
     trainer : Trainer, optional
-    ranker : Classifier, "network" or None
+    ranker : Classifier, "one-vs-all", "trees", "network" or None
         The linear classifier at the end; None: one-versus-all for up to 10,000 labels, else three
         trees; "network": the network answers itself.
     resolutions : list of int, optional
@@ -107,7 +108,7 @@ class CascadeClassifier(NeuralClassifier):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "encoder": instance(Encoder),
         "trainer": instance(Trainer) | one_of(None),
-        "ranker": instance(Classifier) | one_of(None, "network"),
+        "ranker": instance(Classifier) | one_of(None, *RANKERS, "network"),
         "resolutions": sequence_of(integer(2)) | one_of(None),
         "max_first": integer(1),
         "cluster_size": integer(2),
@@ -198,9 +199,7 @@ class CascadeClassifier(NeuralClassifier):
         self.ranker_ = None
         if self.ranker != "network":
             features = joined(X.words, encoded(module, X.tokens, trainer))
-            ranker = (
-                default_ranker(Y.shape[1], self.seed) if self.ranker is None else clone(self.ranker)
-            )
+            ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
             self.ranker_ = ranker.fit(features, Y, self.labels_)
         return self
 

@@ -58,6 +58,7 @@ class Cascade(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.shape = encoder, shape
+        self.records = "hidden" if any(shape.layers) else "forward"  # what is asked of the encoder
         self.loss = BCE(reduction="mean")
         starts = [torch.from_numpy(s.copy()) for s in tree.levels_]
         self.heads = [

@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.base import Classifier
+from megalabel.base import Classifier, clone
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError
 from megalabel.linear import OneVsAll, TreeClassifier
@@ -19,8 +19,10 @@ from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer, pick_device
 from megalabel.progress import progress
 
+RANKERS = ("one-vs-all", "trees")
 _ONE_VS_ALL = 10_000  # labels
-_AT_ONCE = 64  # texts encoded together; on a GPU, four times as many
+_AT_ONCE = 64  # texts encoded together at least
+_TOKENS = 65_536  # on a GPU as many as have so many tokens
 
 
 class NeuralClassifier(Classifier):
@@ -92,8 +94,11 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     row's vector hardly depends on which others are asked for.
     """
     device = next(module.parameters()).device
-    size = _AT_ONCE * (4 if device.type == "cuda" else 1)
-    order = np.argsort(lengths_of(X), kind="stable")
+    lengths = lengths_of(X)
+    size = _AT_ONCE
+    if device.type == "cuda":
+        size = max(size, _TOKENS // max(1, int(lengths.max(initial=1))))
+    order = np.argsort(lengths, kind="stable")
     forward = module if what is None else what
     parts: list[Tensor] = []
     was_training = module.training
@@ -111,10 +116,13 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     return made
 
 
-def default_ranker(labels: int, seed: int) -> Classifier:
-    """A linear classifier over words and vectors: one-versus-all where labels are few enough to
-    wait for it, else three trees."""
-    if labels <= _ONE_VS_ALL:
+def make_ranker(ranker: Classifier | str | None, labels: int, seed: int) -> Classifier:
+    """A linear classifier over words and vectors: a copy of one that is given, or one by name;
+    None: one-versus-all where labels are few enough to wait for it, else trees."""
+    if isinstance(ranker, Classifier):
+        given: Classifier = clone(ranker)
+        return given
+    if ranker == "one-vs-all" or (ranker is None and labels <= _ONE_VS_ALL):
         return OneVsAll(prune=0.05, precision="int8", seed=seed)
     return TreeClassifier(trees=3, beam=20, prune=0.05, precision="int8", seed=seed)
 

@@ -256,6 +256,8 @@ def _learned(head: Head) -> tuple[Tensor, Tensor]:
 class FullModel(nn.Module):
     """An encoder, what narrows its vectors, and a head."""
 
+    records = "forward"
+
     def __init__(
         self,
         encoder: EncoderModule,

@@ -16,12 +16,18 @@ from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import DataError
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.linear import TreeClassifier
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.prior import begin
 from megalabel.linear.training import scaled_rows, train
 from megalabel.neural.batches import Batch
-from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
+from megalabel.neural.classifier import (
+    RANKERS,
+    NeuralClassifier,
+    encoded,
+    held_out_rows,
+    make_ranker,
+    precision_at,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.losses import SquaredHinge
@@ -48,9 +54,9 @@ class RecursiveClassifier(NeuralClassifier):
     encoder : Encoder
     trainer : Trainer, optional
         For each level.
-    ranker : Classifier, optional
-        The linear classifier at the end; by default a TreeClassifier, whose tree is made anew of
-        words and vectors.
+    ranker : Classifier, "one-vs-all", "trees" or None
+        The linear classifier at the end, whose trees are made anew of words and vectors; None:
+        one-versus-all for up to 10,000 labels, else three trees.
     arity, max_leaf : int
         Of the preliminary tree.
     min_clusters, max_clusters : int
@@ -79,7 +85,7 @@ class RecursiveClassifier(NeuralClassifier):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "encoder": instance(Encoder),
         "trainer": instance(Trainer) | one_of(None),
-        "ranker": instance(Classifier) | one_of(None),
+        "ranker": instance(Classifier) | one_of(None, *RANKERS),
         "arity": integer(2),
         "max_leaf": integer(2),
         "min_clusters": integer(1),
@@ -101,7 +107,7 @@ class RecursiveClassifier(NeuralClassifier):
         self,
         encoder: Encoder,
         trainer: Trainer | None = None,
-        ranker: Classifier | None = None,
+        ranker: Classifier | str | None = None,
         *,
         arity: int = 16,
         max_leaf: int = 16,
@@ -160,7 +166,7 @@ class RecursiveClassifier(NeuralClassifier):
                 parents = self._matched(level, joined(X.words, vectors), steps)
         self.encoder_ = clone(self.encoder).keep(module)
         self.width_ = int(X.shape[1])
-        ranker = TreeClassifier(seed=self.seed) if self.ranker is None else clone(self.ranker)
+        ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
         self.ranker_ = ranker.fit(joined(X.words, vectors), Y, self.labels_)
         return self
 
@@ -294,6 +300,8 @@ class _Level:
 
 class _LevelModel(nn.Module):
     """The encoder and the head of one level."""
+
+    records = "forward"
 
     def __init__(
         self,

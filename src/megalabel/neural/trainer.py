@@ -6,20 +6,23 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from megalabel.base import Check, Component, boolean, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError, MegalabelError
-from megalabel.neural.batches import Batches
+from megalabel.neural.batches import Batches, lengths_of
+from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
 from megalabel.neural.optimisers import optimisers
+from megalabel.neural.recorded import Recorded
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
 from megalabel.neural.stopwatch import Stopwatch
 from megalabel.progress import progress
@@ -27,6 +30,8 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _CHECKED = 64  # steps after which the loss is looked at
+# not cuDNN's, which prepares itself anew, for up to a second, for each length of texts it meets
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -71,6 +76,10 @@ class Trainer(Component):
         Compute layers a second time rather than keep them: less memory, a third more time.
     compile : bool
         Compile the encoder (torch.compile): worth it for long trainings on a GPU.
+    record : bool
+        Record the passes of a transformer on a GPU (CUDA graphs), where it is neither compiled nor
+        computed a second time nor shared with other processes: small ones are several times as
+        fast.
     average : "ema", "swa" or None
         Answer with an average of the weights: exponential, or equal of the later epochs.
     average_decay : float
@@ -102,6 +111,7 @@ class Trainer(Component):
         "precision": one_of("auto", "bf16", "float32"),
         "gradient_checkpointing": boolean(),
         "compile": boolean(),
+        "record": boolean(),
         "average": one_of("ema", "swa", None),
         "average_decay": number(0, 1),
         "patience": integer(1) | one_of(None),
@@ -128,6 +138,7 @@ class Trainer(Component):
         precision: str = "auto",
         gradient_checkpointing: bool = False,
         compile: bool = False,
+        record: bool = True,
         average: str | None = None,
         average_decay: float = 0.999,
         patience: int | None = None,
@@ -150,6 +161,7 @@ class Trainer(Component):
         self.precision = precision
         self.gradient_checkpointing = gradient_checkpointing
         self.compile = compile
+        self.record = record
         self.average = average
         self.average_decay = average_decay
         self.patience = patience
@@ -168,7 +180,7 @@ class Trainer(Component):
         """Forward passes within run in the chosen precision."""
         device = self.torch_device
         half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+        with torch.autocast(device.type, torch.bfloat16, enabled=half), sdpa_kernel(_ATTENTION):
             yield
 
     def total_steps(self, rows: int) -> int:
@@ -231,7 +243,8 @@ class Trainer(Component):
         self.check_parameters()
         if not Y.shape[0]:
             raise DataError("there is no row to train on")
-        with torch.random.fork_rng(), _advice(self, Y.shape[0]):
+        # layers that are computed a second time in the backward pass attend by the same kernel
+        with torch.random.fork_rng(), sdpa_kernel(_ATTENTION), _advice(self, Y.shape[0]):
             return _Run(self, model, X, Y, evaluate, steps, name).train()
 
 
@@ -250,11 +263,13 @@ class _Run:
     ) -> None:
         self.trainer, self.evaluate, self.name = trainer, evaluate, name
         self.device = trainer.torch_device
-        self.model = model.to(self.device)
+        self.model, self.X = model.to(self.device), X
         self.batches = Batches(X, Y, trainer.batch_of(Y.shape[0]), trainer.seed, self.device)
         self.total = trainer.total_steps(Y.shape[0])
         self.heads = [m for m in model.modules() if isinstance(m, Head)]
         self.optimisers = optimisers(model, trainer)
+        adams = (o for o in self.optimisers if isinstance(o, torch.optim.AdamW))
+        self.dense = [p for adam in adams for group in adam.param_groups for p in group["params"]]
         self.averages = Averages(model, trainer.average, trainer.average_decay)
         # each process keeps its own state: it may hold labels that the others do not
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
@@ -263,6 +278,7 @@ class _Run:
         self.best: tuple[float, dict[str, Tensor]] | None = None
         self.stale = 0
         self.history: list[dict[str, float]] = []
+        self.recorded: Recorded | None = None
         encoder = getattr(model, "encoder", None)
         if trainer.gradient_checkpointing and encoder is not None:
             encoder.checkpoint_gradients()
@@ -277,8 +293,13 @@ class _Run:
         kept = time.monotonic()
         summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
+        recording = self._record()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
-        with Journal(trainer.log, self.name) as journal, progress(self.name, self.total) as bar:
+        with (
+            recording as self.recorded,
+            Journal(trainer.log, self.name) as journal,
+            progress(self.name, self.total) as bar,
+        ):
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():
                 if lap is not None:
@@ -318,6 +339,8 @@ class _Run:
                 group["lr"] = group["base"] * factor
         # random draws depend on the step alone, so a resumed training goes on as it would have
         torch.manual_seed(hash((trainer.seed, self.step)) & 0x7FFFFFFF)
+        if self.recorded is not None:
+            self.recorded.begin()
         summed = torch.zeros((), device=self.device)
         for _ in range(trainer.accumulate):
             chosen, share = _own_share(next(rows), self.heads)
@@ -328,15 +351,38 @@ class _Run:
             summed += loss.detach() / trainer.accumulate
         _average_gradients(self.model)
         if trainer.clip is not None:
-            learned = [p for p in self.model.parameters() if p.grad is not None]
-            dense = [p for p in learned if p.grad is not None and not p.grad.is_sparse]
-            nn.utils.clip_grad_norm_(dense, trainer.clip)
+            nn.utils.clip_grad_norm_(self.dense, trainer.clip)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         if trainer.average == "ema":
             self.averages.update()
         return summed
+
+    def _record(self) -> AbstractContextManager[Recorded | None]:
+        """The encoder's passes recorded, where they can be."""
+        trainer, encoder = self.trainer, getattr(self.model, "encoder", None)
+        method = getattr(self.model, "records", None)
+        if (
+            not trainer.record
+            or trainer.compile
+            or trainer.gradient_checkpointing
+            or distributed.is_initialized()
+            or self.device.type != "cuda"
+            or method is None
+            or not isinstance(encoder, EncoderModule)
+            or not encoder.recordable
+            or not any(p.requires_grad for p in encoder.parameters())
+        ):
+            return nullcontext()
+        rows = min(self.batches.size, len(self.X))
+        try:
+            return Recorded(encoder, method, rows, lengths_of(self.X), trainer.arithmetic)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # code of other people's models may ask the GPU for numbers
+            log.warning("the encoder's passes are not recorded, as that failed: %s", error)
+            return nullcontext()
 
     def _check(self, loss: float) -> None:
         """Raise an error where the loss has left the numbers. Not asked with every step: the host

@@ -40,8 +40,8 @@ def cascadexml(
 ) -> Tagger:
     """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
 
-    `ranker` is a linear classifier on words and vectors; None: one-versus-all for up to 10,000
-    labels, else three trees; "network": there is none.
+    `ranker` is "one-vs-all", "trees" or a linear classifier, on words and vectors; None:
+    one-versus-all for up to 10,000 labels, else three trees; "network": there is none.
     """
     room = neural()
     tokens, made = encoder_parts(encoder, max_length)

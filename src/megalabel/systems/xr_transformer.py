@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.features import Tfidf
-from megalabel.linear import TreeClassifier
 from megalabel.systems import System
 from megalabel.systems.neural_parts import (
     encoder_parts,
@@ -28,11 +27,7 @@ def xr_transformer(
     batch: int | None = None,
     learning_rate: float = 5e-5,
     head_learning_rate: float = 1e-3,
-    ranker_trees: int = 3,
-    ranker_beam: int = 20,
-    cost: float = 1.0,
-    prune: float = 0.05,
-    precision: str = "int8",
+    ranker: Any = None,
     min_df: int | float = 1,
     models: int = 1,
     combine: str = "softmax",
@@ -42,7 +37,9 @@ def xr_transformer(
 ) -> Tagger:
     """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
 
-    `epochs` are those of each level of the tree.
+    `epochs` are those of each level of the tree. `ranker` is "one-vs-all", "trees" or a linear
+    classifier, on words and vectors; None: one-versus-all for up to 10,000 labels, else three
+    trees.
     """
     room = neural()
     tokens, made = encoder_parts(encoder, max_length)
@@ -54,14 +51,6 @@ def xr_transformer(
         weight_decay=0.0,
         schedule="linear",
         device=device,
-        seed=seed,
-    )
-    ranker = TreeClassifier(
-        trees=ranker_trees,
-        beam=ranker_beam,
-        cost=cost,
-        prune=prune,
-        precision=precision,
         seed=seed,
     )
     classifier = room.RecursiveClassifier(
@@ -77,7 +66,7 @@ SYSTEM = System(
     name="xr-transformer",
     summary="an encoder fine-tuned down a label tree, then linear classifiers on words and vectors",
     paper="Zhang et al. 2021 (XR-Transformer)",
-    cost="O(levels x epochs x texts x encoder) + a linear tree; GPU",
+    cost="O(levels x epochs x texts x encoder) + a linear classifier; GPU",
     build=xr_transformer,
     plan=plan_neural,
 )

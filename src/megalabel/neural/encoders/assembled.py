@@ -208,6 +208,7 @@ class _Assembled(EncoderModule):
         normalised_first = chosen.encoder == "transformer" and chosen.norm == "pre"
         self.norm = nn.LayerNorm(width) if normalised_first else nn.Identity()
         self._again = False
+        self.recordable = chosen.encoder == "transformer"
 
     @property
     def table(self) -> nn.Embedding:

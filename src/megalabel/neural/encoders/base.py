@@ -29,6 +29,9 @@ class EncoderModule(nn.Module, ABC):
     """The number of layers that `hidden` gives beside the embeddings."""
     state_width: int
     """Of the states of a token that those layers give."""
+    recordable: bool = False
+    """Whether batches of one shape of tokens are the same work whatever they hold, so that a GPU
+    can record it."""
 
     @property
     @abstractmethod

@@ -87,6 +87,8 @@ class PretrainedEncoder(Encoder):
 
 
 class _Transformer(EncoderModule):
+    recordable = True
+
     def __init__(self, model: Any, pooling: str, layers: Sequence[int]) -> None:
         super().__init__()
         self.model, self.pooling = model, pooling

@@ -1,0 +1,200 @@
+"""Recorded passes of an encoder: all of its kernels asked for in one call (CUDA graphs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from megalabel.neural.encoders import EncoderModule
+from megalabel.neural.tokens import TokenBatch
+
+_UNIT = 8  # lengths are multiples of this, longer ones of an eighth of the power of two above
+_WARM = 2  # passes before one is recorded: what is loaded or chosen at first is not recorded
+
+
+class Recorded:
+    """A method of an encoder, recorded on a GPU for batches of each length.
+
+    A GPU is done with a small encoder sooner than the host has asked for its hundreds of kernels
+    one by one. What is recorded is asked for in one call. Within, the encoder replays: a batch is
+    padded to the next length, and gradients are added to those of the parameters, which `begin`
+    sets to zero. Batches of another size, and passes that are not to be learned from, run as ever.
+    One batch at a time: its backward pass comes before the forward pass of the next.
+
+    Parameters
+    ----------
+    encoder : EncoderModule
+        On the GPU, of tokens.
+    method : str
+        "forward" or "hidden".
+    rows : int
+        Texts a batch.
+    lengths : array of int
+        Those of all texts.
+    arithmetic : callable
+        The context in which passes run: `Trainer.arithmetic`.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderModule,
+        method: str,
+        rows: int,
+        lengths: np.ndarray,
+        arithmetic: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._encoder, self._method, self._rows = encoder, method, rows
+        self._plain: Callable[[TokenBatch], Any] = getattr(encoder, method)
+        self._learned = [p for p in encoder.parameters() if p.requires_grad]
+        self._sums: list[Tensor] = []
+        self._longest = int(lengths.max())  # an encoder may know no longer ones
+        device = self._learned[0].device
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        pool = torch.cuda.graph_pool_handle()
+        stream.wait_stream(torch.cuda.current_stream(device))
+        self._passes: dict[int, _Pass] = {}
+        # weights are cast within each pass: a cast that is kept would be that of weights long gone
+        cast = torch.autocast(
+            "cuda", torch.bfloat16, enabled=_halved(arithmetic), cache_enabled=False
+        )
+        with torch.random.fork_rng([device]), torch.cuda.stream(stream), arithmetic(), cast:
+            # the longest first: the others find room in its memory
+            for length in sorted({self._padded(int(n)) for n in lengths}, reverse=True):
+                self._passes[length] = self._record((rows, length), stream, pool)
+        torch.cuda.current_stream(device).wait_stream(stream)
+
+    def __enter__(self) -> Self:
+        setattr(self._encoder, self._method, self._run)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        delattr(self._encoder, self._method)
+        for parameter in self._learned:
+            parameter.grad = None
+
+    def begin(self) -> None:
+        """A step begins: gradients are zero."""
+        torch._foreach_zero_(self._sums)
+        for parameter, gradient in zip(self._learned, self._sums, strict=True):
+            parameter.grad = gradient
+
+    def _padded(self, length: int) -> int:
+        return min(padded_length(length), self._longest)
+
+    def _run(self, inputs: TokenBatch) -> Any:
+        rows, length = inputs.ids.shape
+        recorded = self._passes.get(self._padded(length)) if rows == self._rows else None
+        if recorded is None or not (torch.is_grad_enabled() and self._encoder.training):
+            return self._plain(inputs)
+        outputs = _Replay.apply(self._learned[0], recorded, inputs)  # type: ignore[no-untyped-call]
+        # the states of a batch's own tokens
+        made = [x[:, :length] if x.ndim == 3 else x for x in outputs]
+        return made if self._method == "hidden" else made[0]
+
+    def _record(self, shape: tuple[int, int], stream: torch.cuda.Stream, pool: Any) -> _Pass:
+        device = self._learned[0].device
+        inputs = TokenBatch(
+            torch.zeros(shape, dtype=torch.int64, device=device),
+            torch.ones(shape, dtype=torch.bool, device=device),
+        )
+
+        def forward() -> list[Tensor]:
+            made = self._plain(inputs)
+            return [made] if isinstance(made, Tensor) else list(made)
+
+        def backward(outputs: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Any]:
+            return torch.autograd.grad(outputs, self._learned, given, allow_unused=True)
+
+        for _ in range(_WARM):
+            outputs = forward()
+            found = backward(outputs, [torch.zeros_like(x) for x in outputs])
+        if not self._sums:
+            used = [p for p, g in zip(self._learned, found, strict=True) if g is not None]
+            self._learned, self._sums = used, [torch.zeros_like(p) for p in used]
+        del outputs, found
+        graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        options: dict[str, Any] = {
+            "pool": pool,
+            "stream": stream,
+            "capture_error_mode": "thread_local",
+        }
+        with torch.cuda.graph(graphs[0], **options):
+            outputs = forward()
+        given = [torch.zeros_like(x) for x in outputs]
+        with torch.cuda.graph(graphs[1], **options):
+            torch._foreach_add_(self._sums, backward(outputs, given))
+        return _Pass(inputs, [x.detach() for x in outputs], given, *graphs)
+
+
+class _Pass:
+    """What is recorded for one length: both passes, and where they read and write."""
+
+    def __init__(
+        self,
+        inputs: TokenBatch,
+        outputs: list[Tensor],
+        gradients: list[Tensor],
+        forward: torch.cuda.CUDAGraph,
+        backward: torch.cuda.CUDAGraph,
+    ) -> None:
+        self._inputs, self._outputs, self._gradients = inputs, outputs, gradients
+        self._forward, self._backward = forward, backward
+
+    def forward(self, inputs: TokenBatch) -> tuple[Tensor, ...]:
+        length = inputs.ids.shape[1]
+        self._inputs.ids[:, :length].copy_(inputs.ids)  # behind them is what no token looks at
+        self._inputs.mask.zero_()
+        self._inputs.mask[:, :length].copy_(inputs.mask)
+        self._forward.replay()
+        return tuple(x.detach() for x in self._outputs)
+
+    def backward(self, gradients: Sequence[Tensor | None]) -> None:
+        for place, given in zip(self._gradients, gradients, strict=True):
+            if given is None:
+                place.zero_()
+            else:
+                place.copy_(given)
+        self._backward.replay()
+
+
+class _Replay(torch.autograd.Function):
+    """A pass as a node of autograd; it adds the parameters' gradients up itself."""
+
+    @staticmethod
+    def forward(ctx: Any, learned: Tensor, recorded: _Pass, inputs: TokenBatch) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.recorded = recorded
+        return recorded.forward(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        ctx.recorded.backward(gradients)
+        return None, None, None
+
+
+def padded_length(length: int) -> int:
+    """The length that a batch is padded to: few different ones, and little more than its own.
+
+    Examples
+    --------
+    >>> [padded_length(n) for n in (1, 8, 9, 64, 65, 130)]
+    [8, 8, 16, 64, 80, 160]
+    """
+    unit = max(_UNIT, (1 << max(0, length - 1).bit_length()) // 8)
+    return max(unit, -(-length // unit) * unit)
+
+
+def _halved(arithmetic: Callable[[], AbstractContextManager[None]]) -> bool:
+    with arithmetic():
+        return bool(torch.is_autocast_enabled("cuda"))

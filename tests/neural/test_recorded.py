@@ -1,0 +1,119 @@
+"""Recorded passes learn what plain ones learn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from megalabel.neural import AssembledEncoder, CascadeClassifier, FullClassifier, Trainer
+from megalabel.neural.full import FullModel
+from megalabel.neural.heads import DenseHead
+from megalabel.neural.losses import BCE
+from megalabel.neural.recorded import padded_length
+from megalabel.neural.tokens import Tokens
+from megalabel.neural.views import Views
+
+DEVICE = "cuda"
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU alone")
+
+
+@given(st.integers(1, 10_000))
+def test_batches_are_padded_to_few_lengths_and_by_little(length):
+    padded = padded_length(length)
+    assert padded % 8 == 0
+    assert length <= padded <= max(8, length * 1.25 + 8)
+    assert padded_length(padded) == padded
+
+
+def test_there_are_few_lengths():
+    assert len({padded_length(n) for n in range(1, 513)}) <= 20
+
+
+@pytest.fixture
+def rows():
+    random = np.random.default_rng(0)
+    lengths = random.integers(3, 30, 100)
+    ids = random.integers(5, 50, lengths.sum()).astype(np.int32)
+    tokens = Tokens(ids, np.append(0, np.cumsum(lengths)), vocabulary=50)
+    # a text has the labels of its first two tokens
+    labels = csr_matrix((np.ones(200, np.float32), _first_two(tokens), np.arange(0, 201, 2)))
+    return tokens, csr_matrix(labels, shape=(100, 50))
+
+
+def _first_two(tokens: Tokens) -> np.ndarray:
+    at = tokens.indptr[:-1]
+    pairs = np.stack([tokens.ids[at], tokens.ids[at + 1]], 1)
+    pairs[pairs[:, 0] == pairs[:, 1], 1] = 4  # never twice the same
+    return np.sort(pairs, 1).ravel()
+
+
+@pytest.fixture
+def curve(rows, tmp_path):
+    """The losses of a training, epoch by epoch."""
+
+    def train(*, dropout=0.0, **options):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        shared = {"epochs": 4, "batch": 16, "precision": "float32", "device": DEVICE, "seed": 3}
+        trainer = Trainer(log=str(folder), **shared | options)
+        encoder = AssembledEncoder(width=32, layers=2, heads=2, dropout=dropout, pretrain_epochs=0)
+        FullClassifier(encoder, trainer, dropout=0.0).fit(*rows)
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    return train
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_curve_is_that_of_plain_passes(curve, accumulate):
+    recorded = curve(accumulate=accumulate)
+    plain = curve(accumulate=accumulate, record=False)
+    np.testing.assert_allclose(recorded, plain, rtol=1e-3)
+    assert abs(recorded[-1] - recorded[0]) > 0.01 * recorded[0]  # something was learned
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_dropout_is_drawn_anew_and_by_the_seed(curve):
+    first, again = curve(dropout=0.3), curve(dropout=0.3)
+    np.testing.assert_allclose(first, again, rtol=1e-4)
+    assert abs(first[0] - curve(dropout=0.3, seed=4)[0]) > 1e-5
+    # were the same places dropped in every step, the loss would come down as without dropout
+    np.testing.assert_allclose(first, curve(dropout=0.3, record=False), rtol=0.1)
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_states_of_layers_are_recorded_too(rows):
+    tokens, labels = rows
+    views = Views(csr_matrix(np.eye(100, dtype=np.float32)), tokens)
+    scores = []
+    for record in (True, False):
+        trainer = Trainer(
+            epochs=3, batch=16, precision="float32", device=DEVICE, record=record, seed=3
+        )
+        encoder = AssembledEncoder(width=32, layers=2, heads=2, dropout=0.0, pretrain_epochs=0)
+        made = CascadeClassifier(
+            encoder, trainer, "network", resolutions=[8], dropouts=[0.0, 0.0], layers=[[1], [2]]
+        ).fit(views, labels)
+        scores.append(made.rank(views, 3).scores)
+    np.testing.assert_allclose(*scores, rtol=0.02, atol=1e-3)
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_what_was_recorded_is_gone_after_training(rows):
+    tokens, labels = rows
+    encoder = AssembledEncoder(width=32, layers=1, heads=2, pretrain_epochs=0)
+    module = encoder.begin(tokens, 0, None, None)
+    model = FullModel(module, DenseHead(32, 50, BCE()))
+    Trainer(steps=3, batch=16, device=DEVICE).fit(model, tokens, labels)
+    assert "forward" not in vars(module)
+    assert all(parameter.grad is None for parameter in module.parameters())
