@@ -82,6 +82,8 @@ class Recorded:
         delattr(self._encoder, self._method)
         for parameter in self._learned:
             parameter.grad = None
+        self._passes.clear()
+        torch.cuda.empty_cache()  # what passes have worked in is of no use to anything else
 
     def begin(self) -> None:
         """A step begins: gradients are zero."""

@@ -12,19 +12,19 @@ def bonsai(
     *,
     trees: int = 3,
     arity: int = 100,
-    max_leaf: int = 100,
+    max_leaf: int = 800,
     label_vectors: str = "pifa",
-    negatives: str = "teacher+matcher",
+    negatives: str = "teacher",
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
-    prune: float = 0.075,
+    prune: float = 0.06,
     precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """Unbalanced k-means trees."""
+    """Unbalanced k-means trees with large leaves."""
     classifier = TreeClassifier(
         trees=trees,
         shape="kmeans",
