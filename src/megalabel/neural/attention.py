@@ -247,7 +247,7 @@ class AttentionClassifier(NeuralClassifier):
         """The k best nodes of each row, among the children of its parents, as a matrix of scores:
         probabilities times those of the parents. Nodes that are not `seen` have none."""
         device = next(model.parameters()).device
-        order = np.argsort(lengths_of(X), kind="stable")
+        order = np.argsort(-lengths_of(X), kind="stable")  # as in `encoded`
         candidates = None if parents is None else level.candidates(parents, device)
         allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []

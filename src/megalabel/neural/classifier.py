@@ -98,7 +98,7 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     size = _AT_ONCE
     if device.type == "cuda":
         size = max(size, _TOKENS // max(1, int(lengths.max(initial=1))))
-    order = np.argsort(lengths, kind="stable")
+    order = np.argsort(-lengths, kind="stable")  # the shorter ones fit into memory of the longest
     forward = module if what is None else what
     parts: list[Tensor] = []
     was_training = module.training
