@@ -245,6 +245,9 @@ def test_what_does_not_belong_together_is_told(shop):
     vectors = Corpus(features=np.eye(1000), targets=second.targets, labels=second.labels)
     refused(systems.create("dismec", calibrate=False).fit(vectors), "a Tfidf and a Precomputed")
     refused(systems.create("dismec"), "not been fitted")
+    normed = {"calibrate": False, "classifier__relevance_norm": "l2"}
+    with pytest.raises(ParameterError, match="relevance_norm"):
+        megalabel.merge([systems.create("dismec", **normed).fit(c) for c in (first, second)])
     with pytest.raises(ParameterError, match="no model"):
         megalabel.merge([])
     with pytest.raises(ParameterError, match="Prior cannot be merged"):

@@ -11,8 +11,8 @@ from megalabel import systems
 from megalabel.calibration import Isotonic
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, ShapeError
-from megalabel.features import Precomputed, Tfidf
-from megalabel.linear import Prior
+from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.linear import OneVsAll, Prior
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
@@ -139,6 +139,31 @@ def test_new_texts_of_unknown_words_are_said(corpus, caplog):
     tagger = systems.create("knn").fit(corpus)
     tagger.partial_fit(["zzyzx"], [["strange"]])
     assert "1 of 1 new texts hold no word known" in caplog.text
+
+
+def test_cells_that_are_left_out_are_neither_ranked_nor_decided(corpus):
+    made = systems.create("knn").fit(corpus)
+    best = made.rank(corpus, 3)
+    first = csr_matrix(
+        (np.ones(len(corpus)), (np.arange(len(corpus)), best.ids[:, 0])), corpus.targets.shape
+    )
+    names = LabelSet(corpus.labels.ids.to_pylist()[::-1])  # numbered otherwise
+    left_out = Corpus(
+        corpus.texts, targets=corpus.targets[:, ::-1], labels=names, excluded=first[:, ::-1]
+    )
+    np.testing.assert_array_equal(made.rank(left_out, 2).ids, best.ids[:, 1:])
+    np.testing.assert_array_equal(made.decide(left_out, 1).ids, best.ids[:, 1:2])
+
+
+def test_words_beside_other_features_are_named(corpus):
+    features = Concat([Tfidf(), Tfidf(analyzer="char", ngram_range=(2, 2))])
+    made = Tagger(OneVsAll(), features, None).fit(corpus)
+    text, label = corpus.texts[0].as_py(), corpus.labels.ids[0].as_py()
+    [reason] = made.explain(text, label, words=100)
+    said = {word for word, _ in reason.words}
+    assert {word for word in said if len(word) > 2} <= set(text.lower().split())
+    assert any(len(word) == 2 for word in said)
+    assert not any(word.isdecimal() for word in said)
 
 
 def test_features_in_a_supervised_pipeline(corpus):

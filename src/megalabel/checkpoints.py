@@ -21,6 +21,8 @@ from zipfile import BadZipFile
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from megalabel import __version__
+
 if TYPE_CHECKING:
     from megalabel.base import Component
 
@@ -63,7 +65,8 @@ class Steps:
         self._folder: Path | None = None
         if (folder := _FOLDER.get()) is None:
             return
-        digest = hashlib.sha256(repr(owner).encode())
+        # another version may solve otherwise
+        digest = hashlib.sha256(f"{__version__} {owner!r}".encode())
         for part in data:
             digest.update(repr(part.shape).encode())
             arrays = (

@@ -44,6 +44,11 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
                 "them together: train the parts without calibration (calibrate=false)"
             )
         _check_same(first, other, number)
+    if first.classifier_.get_params().get("relevance_norm") is not None:
+        raise ParameterError(
+            "relevances were divided by those of a part's own labels alone (relevance_norm): such "
+            "models are not what all labels together would have given"
+        )
     classifiers = [tagger.classifier_ for tagger in taggers]
     labels = _joined([classifier.labels_ for classifier in classifiers])
     merged: Tagger = clone(first)

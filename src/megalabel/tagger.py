@@ -36,7 +36,7 @@ from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import canonical
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.features import Precomputed, Tfidf
+from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.labels.vectors import check_argument
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
@@ -359,8 +359,17 @@ class Tagger(Component):
         return self.classifier_.labels_
 
     def rank(self, X: Any, k: int = 10) -> Ranking:
-        """The k best labels of each text with their probabilities, best first."""
+        """The k best labels of each text with their probabilities, best first.
+
+        Cells that a Corpus leaves out (`excluded`) are not among them.
+        """
         self.check_fitted()
+        if isinstance(X, Corpus) and X.excluded is not None:
+            excluded = _known_part(X.aligned(self.labels).excluded, len(self.labels))
+            return self._ranked(X, k + _most(excluded)).without(excluded).top(k)
+        return self._ranked(X, k)
+
+    def _ranked(self, X: Any, k: int) -> Ranking:
         if self.calibration_ is None:
             return self._scores(X, k)
         return self.calibration_.apply(self._scores(X, self.calibration_.shortlist(k))).top(k)
@@ -503,7 +512,7 @@ class Tagger(Component):
         """
         corpus = self._measurable(X, y)
         if ranking is None:
-            ranking = self.rank(corpus, int(np.max(k)) + _most(corpus.excluded))
+            ranking = self.rank(corpus, int(np.max(k)))
         return evaluate(
             ranking,
             corpus,
@@ -645,6 +654,15 @@ class Tagger(Component):
 
 def _names_of_columns(features: Featurizer, text: str) -> Callable[[int], str]:
     """What the columns of a text's vector stand for; numbers where there are no words."""
+    if isinstance(features, Concat):
+        parts = [_names_of_columns(part, text) for part in features.parts_]
+        starts = np.cumsum([0, *(part.n_features for part in features.parts_)])
+
+        def named(column: int) -> str:
+            part = int(np.searchsorted(starts, column, "right")) - 1
+            return parts[part](column - int(starts[part]))
+
+        return named
     terms = getattr(features, "terms_", None)
     if terms is not None:
         return lambda column: str(terms[column].as_py())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from megalabel import data, labels
+from megalabel import data, labels, store
 from megalabel.data.synthetic import generate
 from megalabel.tagger import Tagger
 
@@ -207,8 +207,13 @@ def test_trees_of_another_model(folder, tmp_path):
 
     train("first")
     train("second", "--tree", tmp_path / "first", "--seed", 5)
+    tree = store.load(tmp_path / "first", part="classifier").trees_[0]
+    store.save(tree, tmp_path / "tree")
+    train("third", "--tree", tmp_path / "tree", "--set", "trees=1")
     answers = [megalabel("tag", tmp_path / m, "red gown").stdout for m in ("first", "second")]
     assert answers[0] == answers[1]
+    classifier = store.load(tmp_path / "third", part="classifier")
+    assert [made.level_sizes for made in classifier.trees_] == [tree.level_sizes]
 
 
 def test_demo_leaves_something_to_look_at(tmp_path):

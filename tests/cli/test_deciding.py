@@ -64,3 +64,18 @@ def test_mistakes_are_explained(paths):
     assert "metric" in decide(*paths, "--metric", "accuracy", code=2)
     assert "--method" in decide(*paths, "--method", "best", code=2)
     assert "budget" in decide(*paths, "--budget", "some", code=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "top", "--budget", "at-most"], "--budget is for --method ascent or"),
+        (["--method", "weighted", "--weight", 0.5], "--weight is for --method ascent or"),
+        (["--weights", "logarithm"], "--weights is for --method weighted, not for ascent"),
+        (["--threshold", 0.5], "--threshold is for --method top, not for ascent"),
+        (["--method", "online", "--pareto"], "--pareto is for --method ascent"),
+        (["--pareto", "--weight", 0.5], "without --weight"),
+    ],
+)
+def test_no_option_is_silently_ignored(paths, options, message):
+    assert message in decide(*paths, *options, code=2)

@@ -86,6 +86,21 @@ def decide(
     }
     if method not in rules:
         raise ParameterError(f"--method must be one of {', '.join(rules)}, not {method!r}")
+    by_metric = {"ascent", "frank-wolfe", "online"}
+    fits = {
+        "--weight": (weight != 1, by_metric),
+        "--weights": (weights != "power-law", {"weighted"}),
+        "--budget": (budget != "exactly", by_metric | {"weighted"}),
+        "--threshold": (threshold is not None, {"top"}),
+        "--pareto": (curve, {"ascent"}),
+    }
+    for option, (given, methods) in fits.items():
+        if given and method not in methods:
+            raise ParameterError(
+                f"{option} is for --method {' or '.join(sorted(methods))}, not for {method}"
+            )
+    if curve and (out is not None or save is not None or weight != 1):
+        raise ParameterError("--pareto shows a curve over weights, without --weight, --out, --save")
     rule = rules[method]
     rules["ascent"].check_parameters()  # the metric, whatever the method
     rule.check_parameters()
@@ -94,7 +109,16 @@ def decide(
     ranking = tagger.rank(corpus, max(k, candidates))
     known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
     if curve:
-        found = pareto(ranking, k, metric, truth=known, seed=seed)
+        found = pareto(
+            ranking,
+            k,
+            metric,
+            truth=known,
+            candidates=candidates,
+            budget=budget,
+            caps=cap,
+            seed=seed,
+        )
         if as_json:
             output.show_json(found.to_dict())
         else:

@@ -232,7 +232,9 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def trees_of(model: Path, labels: data.LabelSet) -> list[LabelTree]:
-    """The label trees of a model, for these labels."""
+    """The label trees of a model, for these labels; or a tree that was saved by itself."""
+    if store.about(model)["class"] == "labels.LabelTree":
+        return [store.load(model)]
     classifier = store.load(model, part="classifier")
     if not isinstance(classifier, TreeClassifier):
         raise ParameterError(f"{model} has no label trees: it is a {type(classifier).__name__}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from megalabel import decision
-from megalabel.data import Corpus, Ranking
+from megalabel.data import Corpus
 from megalabel.errors import DataError, ParameterError
 from megalabel.report import sections
 from megalabel.report.cards import corpus_card, model_card
@@ -86,12 +86,12 @@ def render(
     if not len(corpus):
         raise DataError("there are no texts to report on")
     corpus, most = corpus.aligned(tagger.labels), int(np.max(k))
-    ranking = _ranked(tagger, corpus, most)
+    ranking = tagger.rank(corpus, most)
     evaluation = tagger.evaluate(corpus, k=k, ranking=ranking)
     bins = sections.frequency_bins(evaluation)
     calibrated = tagger.calibration_ is not None
     sample = corpus[np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(int)]
-    raw = _ranked(_uncalibrated(tagger), sample, most)
+    raw = _uncalibrated(tagger).rank(sample, most)
     parts = {
         "quality": ("How good is it?", sections.headline(evaluation, seed)),
         "frequency": ("Frequent and rare labels", sections.frequency(bins)),
@@ -129,18 +129,9 @@ def _uncalibrated(tagger: Tagger) -> Tagger:
     return plain
 
 
-def _ranked(tagger: Tagger, corpus: Corpus, k: int) -> Ranking:
-    """The k best labels of each text but for those that the corpus leaves out."""
-    if corpus.excluded is None:
-        return tagger.rank(corpus, k)
-    excluded = corpus.excluded[:, : len(tagger.labels)]
-    further = int(np.diff(excluded.indptr).max(initial=0))
-    return tagger.rank(corpus, k + further).without(excluded).top(k)
-
-
 def _pareto(tagger: Tagger, corpus: Corpus, k: int) -> str:
     if tagger.calibration_ is None:
         return paragraph("Choices between precision and a tail metric need a calibrated model.")
     candidates = min(max(CANDIDATES, k), len(tagger.labels))
-    found = decision.pareto(_ranked(tagger, corpus, candidates), min(k, candidates), truth=corpus)
+    found = decision.pareto(tagger.rank(corpus, candidates), min(k, candidates), truth=corpus)
     return sections.pareto(found.points, found.metric, found.k, len(corpus), candidates)
