@@ -29,6 +29,9 @@ test: setup
 test-slow: setup
 	$(BIN)/pytest -m "slow"
 
+test-gpu: setup
+	$(BIN)/pytest -m "gpu"
+
 lint: setup
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy
 

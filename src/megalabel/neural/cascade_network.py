@@ -58,7 +58,8 @@ class Cascade(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.shape = encoder, shape
-        self.records = "hidden" if any(shape.layers) else "forward"  # what is asked of the encoder
+        self._wanted = sorted({layer for layers in shape.layers for layer in layers})
+        self.records = "pooled_layers" if self._wanted else "encoder.forward"
         self.loss = BCE(reduction="mean")
         starts = [torch.from_numpy(s.copy()) for s in tree.levels_]
         self.heads = [
@@ -96,12 +97,15 @@ class Cascade(nn.Module):
 
     def _seen(self, inputs: Any) -> list[Tensor]:
         """What each level sees of the encoder."""
-        if not any(self.shape.layers):
+        if not self._wanted:
             return [self.encoder(inputs)] * len(self.heads)
-        states = self.encoder.hidden(inputs)
-        wanted = {layer for layers in self.shape.layers for layer in layers}
-        made = {layer: pooled(states[layer], inputs.mask, self.shape.pooling) for layer in wanted}
+        made = dict(zip(self._wanted, self.pooled_layers(inputs), strict=True))
         return [torch.cat([made[layer] for layer in layers], 1) for layers in self.shape.layers]
+
+    def pooled_layers(self, inputs: Any) -> list[Tensor]:
+        """The vectors of each layer that some level sees."""
+        states = self.encoder.hidden(inputs)
+        return [pooled(states[layer], inputs.mask, self.shape.pooling) for layer in self._wanted]
 
     def forward(self, batch: Batch) -> Tensor:
         """The sum over levels of the mean loss of what they score."""

@@ -256,7 +256,7 @@ def _learned(head: Head) -> tuple[Tensor, Tensor]:
 class FullModel(nn.Module):
     """An encoder, what narrows its vectors, and a head."""
 
-    records = "forward"
+    records = "encoder.forward"
 
     def __init__(
         self,

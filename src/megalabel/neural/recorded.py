@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.tokens import TokenBatch
@@ -19,10 +20,10 @@ _WARM = 2  # passes before one is recorded: what is loaded or chosen at first is
 
 
 class Recorded:
-    """A method of an encoder, recorded on a GPU for batches of each length.
+    """What an encoder makes of a batch, recorded on a GPU for batches of each length.
 
     A GPU is done with a small encoder sooner than the host has asked for its hundreds of kernels
-    one by one. What is recorded is asked for in one call. Within, the encoder replays: a batch is
+    one by one. What is recorded is asked for in one call. Within, the method replays: a batch is
     padded to the next length, and gradients are added to those of the parameters, which `begin`
     sets to zero. Batches of another size, and passes that are not to be learned from, run as ever.
     One batch at a time: its backward pass comes before the forward pass of the next.
@@ -31,8 +32,10 @@ class Recorded:
     ----------
     encoder : EncoderModule
         On the GPU, of tokens.
+    owner : nn.Module
+        Whose method it is: the encoder, or a model that pools its layers.
     method : str
-        "forward" or "hidden".
+        From a TokenBatch to vectors, a tensor or a list of them, by parameters of the encoder.
     rows : int
         Texts a batch.
     lengths : array of int
@@ -44,33 +47,40 @@ class Recorded:
     def __init__(
         self,
         encoder: EncoderModule,
+        owner: nn.Module,
         method: str,
         rows: int,
         lengths: np.ndarray,
         arithmetic: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._encoder, self._method, self._rows = encoder, method, rows
-        self._plain: Callable[[TokenBatch], Any] = getattr(encoder, method)
+        self._owner, self._method, self._rows = owner, method, rows
+        self._plain: Callable[[TokenBatch], Any] = getattr(owner, method)
+        self._several = False
         self._learned = [p for p in encoder.parameters() if p.requires_grad]
         self._sums: list[Tensor] = []
-        self._longest = int(lengths.max())  # an encoder may know no longer ones
+        self._longest = max(1, int(lengths.max()))  # an encoder may know no longer ones
         device = self._learned[0].device
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        pool = torch.cuda.graph_pool_handle()
+        stream, pool = _stream(device), torch.cuda.graph_pool_handle()
         stream.wait_stream(torch.cuda.current_stream(device))
         self._passes: dict[int, _Pass] = {}
         # weights are cast within each pass: a cast that is kept would be that of weights long gone
         cast = torch.autocast(
             "cuda", torch.bfloat16, enabled=_halved(arithmetic), cache_enabled=False
         )
+        generator = torch.cuda.default_generators[device.index]
+        before = generator.clone_state()
         with torch.random.fork_rng([device]), torch.cuda.stream(stream), arithmetic(), cast:
-            # the longest first: the others find room in its memory
-            for length in sorted({self._padded(int(n)) for n in lengths}, reverse=True):
-                self._passes[length] = self._record((rows, length), stream, pool)
+            try:
+                # the longest first: the others find room in its memory
+                for length in sorted({self._padded(int(n)) for n in lengths}, reverse=True):
+                    self._passes[length] = self._record((rows, length), stream, pool)
+            except RuntimeError:
+                generator.graphsafe_set_state(before)  # else it would go on recording its draws
+                raise
         torch.cuda.current_stream(device).wait_stream(stream)
 
     def __enter__(self) -> Self:
-        setattr(self._encoder, self._method, self._run)
+        setattr(self._owner, self._method, self._run)
         return self
 
     def __exit__(
@@ -79,7 +89,7 @@ class Recorded:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        delattr(self._encoder, self._method)
+        delattr(self._owner, self._method)
         for parameter in self._learned:
             parameter.grad = None
         self._passes.clear()
@@ -97,12 +107,10 @@ class Recorded:
     def _run(self, inputs: TokenBatch) -> Any:
         rows, length = inputs.ids.shape
         recorded = self._passes.get(self._padded(length)) if rows == self._rows else None
-        if recorded is None or not (torch.is_grad_enabled() and self._encoder.training):
+        if recorded is None or not (torch.is_grad_enabled() and self._owner.training):
             return self._plain(inputs)
         outputs = _Replay.apply(self._learned[0], recorded, inputs)  # type: ignore[no-untyped-call]
-        # the states of a batch's own tokens
-        made = [x[:, :length] if x.ndim == 3 else x for x in outputs]
-        return made if self._method == "hidden" else made[0]
+        return list(outputs) if self._several else outputs[0]
 
     def _record(self, shape: tuple[int, int], stream: torch.cuda.Stream, pool: Any) -> _Pass:
         device = self._learned[0].device
@@ -110,10 +118,12 @@ class Recorded:
             torch.zeros(shape, dtype=torch.int64, device=device),
             torch.ones(shape, dtype=torch.bool, device=device),
         )
+        inputs.mask[:, 1:] = False  # as in a batch of texts that are not equally long
 
         def forward() -> list[Tensor]:
             made = self._plain(inputs)
-            return [made] if isinstance(made, Tensor) else list(made)
+            self._several = not isinstance(made, Tensor)
+            return list(made) if self._several else [made]
 
         def backward(outputs: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Any]:
             return torch.autograd.grad(outputs, self._learned, given, allow_unused=True)
@@ -155,9 +165,9 @@ class _Pass:
 
     def forward(self, inputs: TokenBatch) -> tuple[Tensor, ...]:
         length = inputs.ids.shape[1]
-        self._inputs.ids[:, :length].copy_(inputs.ids)  # behind them is what no token looks at
-        self._inputs.mask.zero_()
-        self._inputs.mask[:, :length].copy_(inputs.mask)
+        for place, given in ((self._inputs.ids, inputs.ids), (self._inputs.mask, inputs.mask)):
+            place.zero_()
+            place[:, :length].copy_(given)
         self._forward.replay()
         return tuple(x.detach() for x in self._outputs)
 
@@ -195,6 +205,11 @@ def padded_length(length: int) -> int:
     """
     unit = max(_UNIT, (1 << max(0, length - 1).bit_length()) // 8)
     return max(unit, -(-length // unit) * unit)
+
+
+@cache  # one for all trainings: a stream's working memory is never given back
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _halved(arithmetic: Callable[[], AbstractContextManager[None]]) -> bool:

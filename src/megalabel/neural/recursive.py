@@ -301,7 +301,7 @@ class _Level:
 class _LevelModel(nn.Module):
     """The encoder and the head of one level."""
 
-    records = "forward"
+    records = "encoder.forward"
 
     def __init__(
         self,

@@ -30,7 +30,6 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _CHECKED = 64  # steps after which the loss is looked at
-# not cuDNN's, which prepares itself anew, for up to a second, for each length of texts it meets
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -180,8 +179,13 @@ class Trainer(Component):
         """Forward passes within run in the chosen precision."""
         device = self.torch_device
         half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        with torch.autocast(device.type, torch.bfloat16, enabled=half), sdpa_kernel(_ATTENTION):
+        with torch.autocast(device.type, torch.bfloat16, enabled=half), self._attention():
             yield
+
+    def _attention(self) -> AbstractContextManager[None]:
+        """Within, a GPU attends without cuDNN, which prepares itself anew, for up to a second, for
+        each length of texts that it meets."""
+        return sdpa_kernel(_ATTENTION) if self.torch_device.type == "cuda" else nullcontext()
 
     def total_steps(self, rows: int) -> int:
         """How many updates a training on so many rows takes."""
@@ -243,8 +247,10 @@ class Trainer(Component):
         self.check_parameters()
         if not Y.shape[0]:
             raise DataError("there is no row to train on")
+        device = self.torch_device
+        forked = torch.random.fork_rng([device] if device.type == "cuda" else [])
         # layers that are computed a second time in the backward pass attend by the same kernel
-        with torch.random.fork_rng(), sdpa_kernel(_ATTENTION), _advice(self, Y.shape[0]):
+        with forked, self._attention(), _advice(self, Y.shape[0]):
             return _Run(self, model, X, Y, evaluate, steps, name).train()
 
 
@@ -362,22 +368,25 @@ class _Run:
     def _record(self) -> AbstractContextManager[Recorded | None]:
         """The encoder's passes recorded, where they can be."""
         trainer, encoder = self.trainer, getattr(self.model, "encoder", None)
-        method = getattr(self.model, "records", None)
+        name = getattr(self.model, "records", None)
         if (
             not trainer.record
             or trainer.compile
             or trainer.gradient_checkpointing
             or distributed.is_initialized()
+            or self.step == self.total
             or self.device.type != "cuda"
-            or method is None
+            or name is None
             or not isinstance(encoder, EncoderModule)
             or not encoder.recordable
             or not any(p.requires_grad for p in encoder.parameters())
         ):
             return nullcontext()
         rows = min(self.batches.size, len(self.X))
+        owner, _, method = name.rpartition(".")
+        owner = self.model.get_submodule(owner)
         try:
-            return Recorded(encoder, method, rows, lengths_of(self.X), trainer.arithmetic)
+            return Recorded(encoder, owner, method, rows, lengths_of(self.X), trainer.arithmetic)
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:  # code of other people's models may ask the GPU for numbers
@@ -476,6 +485,8 @@ def _own_share(rows: np.ndarray, heads: list[Head]) -> tuple[np.ndarray, float]:
     own = rows[rank::world]
     if any(isinstance(head, ShardedHead) for head in heads):
         return own, 1.0
+    if not len(own):  # a batch of fewer rows than processes: something to pass on, for nothing
+        return rows[:1], 0.0
     return own, len(own) * world / len(rows)
 
 
@@ -513,6 +524,8 @@ def _advice(trainer: Trainer, rows: int) -> Iterator[None]:
         ]
         if not trainer.gradient_checkpointing:
             ways.append("gradient_checkpointing=True keeps far less of the encoder")
+        if trainer.record:
+            ways.append("record=False keeps no memory for each length of texts")
         ways.append("a smaller max_length or encoder needs less")
         raise MegalabelError(
             f"the GPU's {total:.0f} GiB do not suffice for batches of {batch}: " + "; ".join(ways)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -354,6 +356,25 @@ class TestPretrained:
             torch.testing.assert_close(both(batch)[:, 32:], expected)
         with pytest.raises(ParameterError, match="layers must be some of -4 to 3"):
             PretrainedEncoder(tiny_model, layers=[4]).begin(tokens, seed=0)
+
+    @pytest.mark.parametrize(
+        ("said", "expected", "understood"),
+        [
+            ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first", True),
+            ({"pooling_mode_max_tokens": True}, "max", True),
+            ({"pooling_mode_mean_tokens": True, "word_embedding_dimension": 8}, "mean", True),
+            ({"pooling_mode_weightedmean_tokens": True}, "mean", False),
+            ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "mean", False),
+        ],
+    )
+    def test_pooling_as_the_model_says(
+        self, tokens, tiny_model, tmp_path, caplog, said, expected, understood
+    ):
+        folder = shutil.copytree(tiny_model, tmp_path / "model")
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(said))
+        assert PretrainedEncoder(str(folder)).new(tokens).pooling == expected
+        assert ("here it is the mean" in caplog.text) == (not understood)
 
     def test_the_source_is_not_needed_to_answer(self, tokens, tiny_model, tmp_path):
         moved = tmp_path / "moved"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from megalabel.errors import ParameterError
 from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
 from megalabel.neural.hub import from_hub
 from megalabel.neural.tokens import TokenBatch
+
+log = logging.getLogger(__name__)
 
 
 class PretrainedEncoder(Encoder):
@@ -29,8 +32,8 @@ class PretrainedEncoder(Encoder):
     source : str
         The name or the folder of a model; folders of sentence-transformers are read too.
     pooling : "auto", "first", "last", "mean" or "max"
-        How the states of a text's tokens become its vector. "auto": as a sentence-transformers
-        folder says, else the mean.
+        How the states of a text's tokens become its vector. "auto": as a model of
+        sentence-transformers says, else the mean.
     layers : list of int
         The layers whose vectors are put side by side: -1 is the last, 0 the embeddings.
     trust_remote_code : bool
@@ -63,7 +66,7 @@ class PretrainedEncoder(Encoder):
 
         options = {"trust_remote_code": self.trust_remote_code, "use_safetensors": True}
         model = from_hub(AutoModel, self.source, **options, dtype=torch.float32)
-        how = self.pooling if self.pooling != "auto" else _pooling_of(Path(self.source))
+        how = self.pooling if self.pooling != "auto" else _pooling_of(self.source)
         return _Transformer(model, how, self.layers)
 
     def describe(self, module: EncoderModule) -> dict[str, Any]:
@@ -127,15 +130,22 @@ class _Transformer(EncoderModule):
         return self.model(input_ids=inputs.ids, attention_mask=inputs.mask.long(), **options)
 
 
-def _pooling_of(folder: Path) -> str:
-    """What a sentence-transformers folder says; the mean where it says nothing."""
+def _pooling_of(source: str) -> str:
+    """What a model of sentence-transformers says; the mean where none says anything."""
+    from transformers.utils.hub import cached_file
+
     try:
-        said = json.loads((folder / "1_Pooling" / "config.json").read_text())
+        found = cached_file(source, "1_Pooling/config.json")
+        said = json.loads(Path(str(found)).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "mean"
-    names = {"cls_token": "first", "lasttoken": "last", "max_tokens": "max"}
-    chosen = [how for name, how in names.items() if said.get(f"pooling_mode_{name}")]
-    return chosen[0] if chosen else "mean"
+    names = {"cls_token": "first", "lasttoken": "last", "max_tokens": "max", "mean_tokens": "mean"}
+    modes = [mode for mode, chosen in said.items() if mode.startswith("pooling_mode") and chosen]
+    known = [how for name, how in names.items() if f"pooling_mode_{name}" in modes]
+    if modes and (len(modes) > 1 or not known):
+        log.warning("%s pools by %s; here it is the mean", source, ", ".join(modes))
+        return "mean"
+    return known[0] if known else "mean"
 
 
 def _without_none(value: Any) -> Any:
