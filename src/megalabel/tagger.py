@@ -504,11 +504,15 @@ class Tagger(Component):
         y: Any = None,
         *,
         k: int | Sequence[int] = (1, 3, 5),
+        propensities: Any = None,
+        beta: float = 2.0,
         ranking: Ranking | None = None,
     ) -> Evaluation:
         """How good the ranking is on a corpus, or on texts X with their labels y.
 
-        `ranking` is what `rank` gave for them, where it is there already.
+        `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
+        label of `corpus.aligned(tagger.labels)`; `ranking` is what `rank` gave for the texts, where
+        it is there already.
         """
         corpus = self._measurable(X, y)
         if ranking is None:
@@ -517,7 +521,9 @@ class Tagger(Component):
             ranking,
             corpus,
             train_labels=(self.label_counts_, self.n_texts_),
+            propensities=propensities,
             k=k,
+            beta=beta,
             probabilities=self.calibration_ is not None,
         )
 

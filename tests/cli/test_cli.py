@@ -357,6 +357,7 @@ def test_version_and_help():
     for command in (
         "train",
         "tag",
+        "explain",
         "evaluate",
         "merge",
         "prune",

@@ -90,3 +90,24 @@ def test_a_table_of_labels(places, tmp_path, kind):
 def test_a_table_that_cannot_be_written_is_refused_first(places, tmp_path, name):
     with pytest.raises(ParameterError, match="--labels"):
         run("evaluate", places / "absent", places / "things", "--labels", tmp_path / name)
+
+
+def test_propensities_and_beta_of_ones_own(places, tmp_path):
+    def values(*options):
+        return json.loads(
+            run("evaluate", places / "knn", places / "things", "-k", 3, "--json", *options)
+        )
+
+    usual = values()
+    everywhere = tmp_path / "one.tsv"
+    known = data.read(places / "things", "train").labels.ids.to_pylist()
+    known += data.read(places / "things", "test").labels.ids.to_pylist()
+    everywhere.write_text("".join(f"{name}\t1\n" for name in dict.fromkeys(known)))
+    never_missing = values("--propensities", everywhere, "--beta", 1, "--compare", places / "prior")
+    # with propensities of 1 the best that could be had is what P@k could have at most
+    assert never_missing["PSP@3"] != usual["PSP@3"]
+    assert values("--propensities", "jpv-wikipedia")["P@3"] == usual["P@3"]
+    assert "macro-F2@3" in usual
+    assert "macro-F2@3" not in never_missing
+    with pytest.raises(ParameterError, match="bathtub"):
+        values("--propensities", "bathtub")

@@ -14,6 +14,7 @@ from megalabel.cli import (
     deciding,
     demonstration,
     evaluating,
+    explaining,
     exporting,
     missing,
     models,
@@ -53,6 +54,7 @@ def options(
 for command in (
     models.train,
     models.tag,
+    explaining.explain,
     evaluating.evaluate,
     deciding.decide,
     reporting.report,

@@ -15,6 +15,7 @@ from rich.markup import escape
 from megalabel.cli import output
 from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.errors import ParameterError
+from megalabel.labels import read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
 from megalabel.metrics.shown import shown_value
 from megalabel.tagger import Tagger
@@ -44,6 +45,11 @@ def evaluate(
     compare: Annotated[
         Path | None, typer.Option(help="Another model, to test for a difference.")
     ] = None,
+    propensities: Annotated[
+        str | None,
+        typer.Option(help="For PSP and its like: a model by name (jpv-wikipedia …), or a file."),
+    ] = None,
+    beta: Annotated[float, typer.Option(min=0.0, help="Of the macro F-beta.")] = 2.0,
     seed: Seed = 0,
     threads: Threads = None,
     skip_bad: SkipBad = False,
@@ -59,11 +65,18 @@ def evaluate(
     other = None if compare is None else Tagger.load(compare)
     corpus = read(folder, part, skip_bad)
     started = time.perf_counter()
-    result = tagger.evaluate(corpus, k=cutoffs(k))
+
+    def measured(by: Tagger) -> Evaluation:
+        given: Any = propensities
+        if propensities is not None and Path(propensities).is_file():
+            given = read_propensities(propensities, corpus.aligned(by.labels).labels)
+        return by.evaluate(corpus, k=cutoffs(k), propensities=given, beta=beta)
+
+    result = measured(tagger)
     seconds = time.perf_counter() - started
     comparison = None
     if other is not None:
-        comparison = result.compare(other.evaluate(corpus, k=cutoffs(k)), seed=seed)
+        comparison = result.compare(measured(other), seed=seed)
     if labels is not None and write is not None:
         write(result.per_label(), labels)
     if as_json:
