@@ -30,7 +30,9 @@ from megalabel.tagger import Tagger
 # What a plan trains to measure the machine, in feature values times blocks of labels: of a level
 # of a tree, or of one-versus-all.
 _WORK = 4_000_000
-_GROUPS = 28  # from so many on, some of a level's groups, half as many at least, stand for all
+# From so many on, some of a level's groups, half as many at least, stand for all; or so many of the
+# blocks of labels in its groups.
+_GROUPS = 28
 _MATCHED = 64_000  # texts that are led down a tree to see where they get
 
 
@@ -160,8 +162,8 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
 
 def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
     """The tree is made; of every level some groups of siblings are trained, or, where there are
-    few, all of them on some of the texts. The rest is in proportion to the feature values of a
-    group's rows times its blocks of labels."""
+    few, some blocks of labels in each; or all of them on some of the texts. The rest is in
+    proportion to the feature values of a group's rows times its blocks of labels."""
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     job = _Job(tagger, corpus)
@@ -227,8 +229,10 @@ class _Level:
         """Measured on a sample that takes a second or so; `whole`: of texts, not of nodes."""
         share = _WORK / max(1, int(self.work.sum()))
         busy = np.flatnonzero(self.work)
-        if whole or len(busy) < _GROUPS or share >= 1:
+        if whole or share >= 1 or int(self.blocks.sum()) < _GROUPS:
             return _by_rows(self._of_rows, share, self.X.shape[0], seed)
+        if len(busy) < _GROUPS:
+            return self._of_blocks(share)
         busy = busy[np.argsort(self.work[busy], kind="stable")]
         step = max(1, min(2 * len(busy) // _GROUPS, int(1 / share)))
         chosen = np.sort(busy[step // 2 :: step])
@@ -238,6 +242,27 @@ class _Level:
         reach = self.reach[:, chosen]
         cost = self._measured(self.X, self.targets[:, nodes], starts, reach, nodes)
         share = self.work[chosen].sum() / self.work.sum()
+        return cost.times(1 / share, self._growth(nodes, cost))
+
+    def _of_blocks(self, share: float) -> _Cost:
+        """Measured on some blocks of labels in each group, frequent and rare."""
+        step = max(1, min(int(self.blocks.sum()) // _GROUPS, int(1 / share)))
+        counts = np.diff(self.targets.indptr)
+        group = np.repeat(np.arange(len(self.blocks)), np.diff(self.starts))
+        order = np.lexsort((-counts, group))  # as they are solved: of a group, frequent ones first
+        order = order[counts[order] > 0]
+        place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+        block = (np.cumsum(self.blocks) - self.blocks)[group[order]] + place // training.LANES
+        nodes = np.sort(order[block % step == step // 2])
+        taken = np.unique(block[block % step == step // 2], return_index=True)[1]
+        starts = np.searchsorted(nodes, self.starts)
+        cost = self._measured(self.X, self.targets[:, nodes], starts, self.reach, nodes)
+        half = ChunkedWeights.build(
+            cost.weights[1::2], np.searchsorted(nodes[1::2], self.starts), self.precision
+        )
+        # the labels of a group share its list of features: what more of them add is in proportion
+        cost.model = 2 * (cost.model - learned_bytes(half))
+        share = self.values[group[order[np.sort(taken)]]].sum() / self.work.sum()
         return cost.times(1 / share, self._growth(nodes, cost))
 
     def _growth(self, nodes: np.ndarray, cost: _Cost) -> float:
