@@ -8,8 +8,9 @@ import pytest
 from scipy.sparse import csr_matrix, identity
 
 from megalabel import systems
-from megalabel.calibration import Isotonic
+from megalabel.calibration import ByRank, Isotonic
 from megalabel.data import Corpus, LabelSet
+from megalabel.decision import BlockCoordinateAscent
 from megalabel.errors import DataError, ShapeError
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.linear import OneVsAll, Prior
@@ -153,6 +154,21 @@ def test_cells_that_are_left_out_are_neither_ranked_nor_decided(corpus):
     )
     np.testing.assert_array_equal(made.rank(left_out, 2).ids, best.ids[:, 1:])
     np.testing.assert_array_equal(made.decide(left_out, 1).ids, best.ids[:, 1:2])
+
+
+@pytest.mark.parametrize("calibration", ["isotonic", ByRank(Isotonic(k=3))])
+def test_what_a_decision_looks_at_is_calibrated(corpus, calibration, caplog):
+    rule = BlockCoordinateAscent("macro-f1", candidates=7)
+    made = Tagger(NearestNeighbours(), Tfidf(), calibration, rule).fit(corpus)
+    assert made.calibration_.k == 7
+    made.decide(corpus, 2)
+    assert "calibrated" not in caplog.text
+    plain = Tagger(NearestNeighbours(), Tfidf(), Isotonic(k=3)).fit(corpus)
+    assert plain.calibration_.k == 3
+    plain.decide(corpus, 2)
+    assert "calibrated" not in caplog.text
+    plain.decide(corpus, 2, rule)
+    assert "calibration.k=7" in caplog.text
 
 
 def test_words_beside_other_features_are_named(corpus):

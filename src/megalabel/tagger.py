@@ -217,7 +217,7 @@ class Tagger(Component):
         order = np.random.default_rng(self.seed).permutation(len(corpus))
         rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
-        calibrator = None if self.calibration is None else as_calibrator(self.calibration)
+        calibrator = None if self.calibration is None else self._calibrator(self.calibration)
         width = 0 if calibrator is None else calibrator.k
         if self.decision_.learns:
             width = max(width, self.decision_.shortlist(1))
@@ -236,6 +236,16 @@ class Tagger(Component):
         if calibrator is not None:
             self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
         self._fit_decision(ranking, corpus.targets[rows])
+
+    def _calibrator(self, method: Calibrator | str) -> Calibrator:
+        """A calibrator that learns from as many labels of a text as the decision looks at."""
+        made = as_calibrator(method)
+        deep = self.decision_.shortlist(made.k)
+        if deep <= made.k:
+            return made
+        own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
+        deeper: Calibrator = clone(made).set_params(**{own: deep})
+        return deeper
 
     def _fit_decision(self, ranking: Ranking, targets: csr_matrix | None) -> None:
         if self.decision_.learns:
@@ -417,10 +427,22 @@ class Tagger(Component):
         """
         self.check_fitted()
         rule = self.decision_ if decision is None else decision
-        ranking = self.rank(X, rule.shortlist(k))
+        ranking = self.candidates(X, rule, k)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
         return rule.apply(ranking, k)
+
+    def candidates(self, X: Any, decision: Decision, k: int) -> Ranking:
+        """The labels of each text that a decision of k of them looks at, with probabilities."""
+        width, calibration = decision.shortlist(k), self.calibration_
+        if calibration is not None and width > k and calibration.k < min(width, len(self.labels)):
+            log.warning(
+                "probabilities were calibrated on the %d best labels of a text, and a decision "
+                "looks at %d: further down they are too high. Train with calibration.k=%d, or "
+                "calibrate with k=%d, for better decisions",
+                *(calibration.k, width, width, width),
+            )
+        return self.rank(X, width)
 
     def set_decision(self, decision: Decision | None, X: Any = None, y: Any = None) -> Self:
         """Answer by another rule from now on, learned from texts that training has not seen.
@@ -454,7 +476,7 @@ class Tagger(Component):
             labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
             inputs = _as_corpus(X, y, self._labels_for(y)) if y is not None else _as_inputs(X)
             truth = inputs.aligned(self.labels).targets if labelled else None
-            ranking = self.rank(inputs, rule.shortlist(1))
+            ranking = self.candidates(inputs, rule, 1)
             rule.fit(ranking, truth, (self.label_counts_, self.n_texts_))
         self.decision, self.decision_ = clone(decision), rule
         return self

@@ -106,7 +106,7 @@ def decide(
     rule.check_parameters()
     tagger = Tagger.load(model)
     corpus = read(folder, part, skip_bad)
-    ranking = tagger.rank(corpus, max(k, candidates))
+    ranking = tagger.candidates(corpus, rules["ascent"], k)  # what any of them is measured by
     known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
     if curve:
         found = pareto(
