@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 class Watch:
-    """Seconds spent in some functions, by name; of the training also by level.
+    """Seconds spent in some functions, by name; of the training also by stage.
 
     Those of all threads are counted as well: they tell more where others use the machine.
     """
@@ -52,8 +52,9 @@ class Watch:
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
         self.cpu: dict[str, float] = {}
-        self.levels: list[float] = []
-        self.cpu_levels: list[float] = []
+        self.stages: list[float] = []
+        self.cpu_stages: list[float] = []
+        self._trained = 0
 
     def over(self, owner: Any, attribute: str, stage: str) -> None:
         """Time every call of a function where its callers find it."""
@@ -72,9 +73,11 @@ class Watch:
         finally:
             self.seconds.setdefault(stage, []).append(time.perf_counter() - started)
             self.cpu[stage] = self.cpu.get(stage, 0) + time.process_time() - cpu
-            if stage == "chunks":  # made once a level, when it is trained
-                self.levels.append(sum(self.seconds["training"]) - sum(self.levels))
-                self.cpu_levels.append(self.cpu["training"] - sum(self.cpu_levels))
+            # made once a level, when those of its stage are trained
+            if stage == "chunks" and len(self.seconds["training"]) > self._trained:
+                self._trained = len(self.seconds["training"])
+                self.stages.append(sum(self.seconds["training"]) - sum(self.stages))
+                self.cpu_stages.append(self.cpu["training"] - sum(self.cpu_stages))
 
 
 def corpora(labels: int, texts: int) -> tuple[Corpus, Synthetic]:
@@ -126,9 +129,9 @@ def measured(labels: int, texts: int, system: str, settings: list[str]) -> Row:
         found = metrics.evaluate(answer, held_out.corpus.targets, k=(1, 3, 5))
         row |= {f"{name}P@{k}": 100 * found[f"P@{k}"] for k in (1, 3, 5)}
     row["seconds"] = {stage: sum(times) for stage, times in watch.seconds.items()}
-    row["seconds by level"] = watch.levels
+    row["seconds by stage"] = watch.stages
     row["cpu seconds by stage"] = watch.cpu
-    row["cpu seconds by level"] = watch.cpu_levels
+    row["cpu seconds by stage"] = watch.cpu_stages
     return row
 
 
@@ -155,7 +158,7 @@ def n_log_l(rows: list[Row], figure: Callable[[Row], float]) -> list[float]:
 
 def table(rows: list[Row]) -> str:
     """A line a size, in Markdown."""
-    head = ["labels", "texts", *STAGES[1:4], "training by level", "saving", "fit s (CPU s)"]
+    head = ["labels", "texts", *STAGES[1:4], "training by stage", "saving", "fit s (CPU s)"]
     head += ["CPU against n log L", "peak MiB", "model MiB", "predict s per 1,000, 1 thread"]
     head += ["P@1 / 3 / 5", "best P@1"]
     lines = [f"| {' | '.join(head)} |", "|" + "---:|" * len(head)]
@@ -164,7 +167,7 @@ def table(rows: list[Row]) -> str:
         seconds = row["seconds"]
         cells = [f"{row['labels']:,}", f"{row['texts']:,}"]
         cells += [f"{seconds[stage]:.2f}" for stage in STAGES[1:4]]
-        cells.append(" + ".join(f"{t:.1f}" for t in row["seconds by level"]))
+        cells.append(" + ".join(f"{t:.1f}" for t in row["seconds by stage"]))
         cells.append(f"{seconds['saving']:.2f}")
         cells.append(f"{seconds['fit']:.1f} ({row['cpu seconds']:.1f})")
         cells.append(f"{row['cpu seconds'] / cpu:.2f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -199,7 +199,8 @@ def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
             ]
             reach, taken = _with_matched(classifier, done, X, targets, tagger.seed)
             seconds += trees * taken
-    sizes = [cost.times(trees) for cost in costs]
+    # all trees are kept, but the weights of one at a time are trained
+    sizes = [replace(cost, model=trees * cost.model) for cost in costs]
     top = -(-tree.level_sizes[0] // training.LANES)
     return job.plan([*sizes, _Cost(0, trees * learned_bytes(tree), 0)], seconds, top)
 
