@@ -6,12 +6,15 @@ import time
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import random as random_matrix
 
 from megalabel import systems
 from megalabel.cli import models
 from megalabel.data.synthetic import generate
+from megalabel.linear import training
 from megalabel.systems import planning
-from megalabel.systems.linear_parts import plan_tree
+from megalabel.systems.linear_parts import _Cost, _Level, plan_tree
 from megalabel.systems.planning import learned_bytes
 
 LINEAR = ["bonsai", "dismec", "ova-logistic", "parabel", "plt", "xr-linear"]
@@ -38,6 +41,39 @@ def test_a_sample_tells_the_size_of_a_tree(settings, corpus, monkeypatch):
     monkeypatch.setattr("megalabel.systems.linear_parts._MATCHED", 500)
     part = plan_tree(tagger, corpus)
     assert part.disk == pytest.approx(whole.disk, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        np.arange(2, 62),  # many small groups
+        [900, 40, 300, 10, 750],  # a few large ones
+        [*range(100, 1_000, 30)],  # many large ones
+    ],
+)
+def test_a_sample_stands_for_work_of_all_groups(sizes, monkeypatch):
+    """Where training takes as long as its work is large, so does what is foreseen of all of it."""
+    random = np.random.default_rng(0)
+    starts = np.append(0, np.cumsum(sizes))
+    X = random_matrix(500, 40, density=0.2, format="csr", rng=random, dtype=np.float32)
+    targets = random_matrix(500, starts[-1], density=0.02, format="csc", rng=random)
+    shares = np.linspace(0.05, 0.9, len(sizes))  # of rows, that reach a group
+    reach = csc_matrix((random.random((500, len(sizes))) < shares).astype(np.float32))
+
+    def measured(level, X, targets, starts, reach, nodes):
+        blocks = training.blocks_of_groups(targets, starts)
+        work = float((training.values_of_groups(X, reach) * blocks).sum())
+        weights = csr_matrix(np.ones((targets.shape[1], 3), np.float32))
+        return _Cost(work, 12 * targets.shape[1], weights.nnz, weights)
+
+    monkeypatch.setattr(_Level, "_measured", measured)
+    level = _Level(X, targets, starts, reach, None, "float32")
+    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", level.work.sum() // 20)
+    cost = level.cost(0, whole=False)
+    assert cost.seconds == pytest.approx(level.work.sum(), rel=1e-6)
+    assert len(cost.weights.indptr) - 1 < targets.shape[1] / 1.5  # of a sample
+    used = np.count_nonzero(np.diff(targets.indptr))
+    assert cost.entries == pytest.approx(3 * used, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["dismec", "xr-linear"])

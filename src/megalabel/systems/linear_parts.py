@@ -33,6 +33,7 @@ _WORK = 4_000_000
 # From so many on, some of a level's groups, half as many at least, stand for all; or so many of the
 # blocks of labels in its groups.
 _GROUPS = 28
+_LARGE = 16  # from so many blocks of labels a group on, it is blocks
 _MATCHED = 64_000  # texts that are led down a tree to see where they get
 
 
@@ -161,8 +162,8 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
 
 
 def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
-    """The tree is made; of every level some groups of siblings are trained, or, where there are
-    few, some blocks of labels in each; or all of them on some of the texts. The rest is in
+    """The tree is made; of every level some groups of siblings are trained, or, where they are few
+    or large, some blocks of labels in them; or all of them on some of the texts. The rest is in
     proportion to the feature values of a group's rows times its blocks of labels."""
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
@@ -232,7 +233,7 @@ class _Level:
         busy = np.flatnonzero(self.work)
         if whole or share >= 1 or int(self.blocks.sum()) < _GROUPS:
             return _by_rows(self._of_rows, share, self.X.shape[0], seed)
-        if len(busy) < _GROUPS:
+        if len(busy) < _GROUPS or self.blocks.sum() >= _LARGE * len(busy):
             return self._of_blocks(share)
         busy = busy[np.argsort(self.work[busy], kind="stable")]
         step = max(1, min(2 * len(busy) // _GROUPS, int(1 / share)))
@@ -254,8 +255,9 @@ class _Level:
         order = order[counts[order] > 0]
         place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
         block = (np.cumsum(self.blocks) - self.blocks)[group[order]] + place // training.LANES
-        nodes = np.sort(order[block % step == step // 2])
-        taken = np.unique(block[block % step == step // 2], return_index=True)[1]
+        picked = block % step == step // 2
+        nodes = np.sort(order[picked])
+        first = order[picked][np.unique(block[picked], return_index=True)[1]]  # of each block
         starts = np.searchsorted(nodes, self.starts)
         cost = self._measured(self.X, self.targets[:, nodes], starts, self.reach, nodes)
         half = ChunkedWeights.build(
@@ -263,7 +265,7 @@ class _Level:
         )
         # the labels of a group share its list of features: what more of them add is in proportion
         cost.model = 2 * (cost.model - learned_bytes(half))
-        share = self.values[group[order[np.sort(taken)]]].sum() / self.work.sum()
+        share = self.values[group[first]].sum() / self.work.sum()
         return cost.times(1 / share, self._growth(nodes, cost))
 
     def _growth(self, nodes: np.ndarray, cost: _Cost) -> float:
