@@ -28,9 +28,10 @@ def same(first, second):
     np.testing.assert_array_equal(first.scores, second.scores)
 
 
-def test_it_learns(encoder, tokens, corpus):
-    training = {"epochs": 8, "learning_rate": 2e-3, "head_learning_rate": 0.5}
-    model = made(encoder, training=training, dropout=0.1, validation=0.2)
+@pytest.mark.parametrize(("optimiser", "rate"), [("sgd", 0.5), ("adam", 0.02)])
+def test_it_learns(encoder, tokens, corpus, optimiser, rate):
+    training = {"epochs": 8, "learning_rate": 2e-3, "head_learning_rate": rate}
+    model = made(encoder, training=training, optimiser=optimiser, dropout=0.1, validation=0.2)
     ids = model.fit(tokens, corpus.targets, corpus.labels).rank(tokens, 1).ids
     assert np.take_along_axis(corpus.targets.toarray(), ids, 1).mean() > 0.8
 
@@ -73,7 +74,10 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("options", [{}, {"precision": "bf16", "momentum": 0.9}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"precision": "bf16", "momentum": 0.9}, {"precision": "bf16", "optimiser": "adam"}],
+)
 def test_an_interrupted_training_goes_on_to_the_same_end(
     encoder, tokens, corpus, tmp_path, monkeypatch, options
 ):

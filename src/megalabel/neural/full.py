@@ -51,7 +51,8 @@ class FullClassifier(NeuralClassifier):
     ----------
     encoder : Encoder
     trainer : Trainer, optional
-        Its `head_learning_rate` is for each text of a batch: the labels' weights move by the sum.
+        Its `head_learning_rate` is for each text of a batch, as the labels' weights move by the
+        sum; with Adam it is for a step.
     loss : str or Loss
         By name (`neural.losses.create`), or as it is.
     bottleneck : int, optional
@@ -60,8 +61,10 @@ class FullClassifier(NeuralClassifier):
         The share of a text's vector that labels do not see, in training.
     precision : "auto", "bf16" or "float32"
         Of the labels' weights; "auto": bf16 where there is a GPU.
+    optimiser : "sgd" or "adam"
+        Of the labels' weights. Adam, with one second moment a label, takes twice the memory.
     momentum : float
-        Of the labels' weights.
+        Of "sgd".
     compensate : float
         The share of labels, the most frequent ones, whose rounding errors are carried along.
     validation : float
@@ -84,6 +87,7 @@ class FullClassifier(NeuralClassifier):
         "bottleneck": integer(1) | one_of(None),
         "dropout": number(0, 1),
         "precision": one_of("auto", "bf16", "float32"),
+        "optimiser": one_of("sgd", "adam"),
         "momentum": number(0, 1),
         "compensate": number(0, 1),
         "validation": number(0, 0.5),
@@ -104,6 +108,7 @@ class FullClassifier(NeuralClassifier):
         bottleneck: int | None = None,
         dropout: float = 0.5,
         precision: str = "auto",
+        optimiser: str = "sgd",
         momentum: float = 0.0,
         compensate: float = 0.0,
         validation: float = 0.0,
@@ -116,6 +121,7 @@ class FullClassifier(NeuralClassifier):
         self.bottleneck = bottleneck
         self.dropout = dropout
         self.precision = precision
+        self.optimiser = optimiser
         self.momentum = momentum
         self.compensate = compensate
         self.validation = validation
@@ -135,8 +141,9 @@ class FullClassifier(NeuralClassifier):
         self.check_rows(X)
         self._module = None
         trainer = clone(self.training)
-        # published rates are for the sum over a batch, the head's loss is the mean
-        trainer.head_learning_rate *= trainer.batch_of(Y.shape[0])
+        if self.optimiser == "sgd":
+            # published rates are for the sum over a batch, the head's loss is the mean
+            trainer.head_learning_rate *= trainer.batch_of(Y.shape[0])
         device = trainer.torch_device
         steps = self.steps(X, Y)
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -204,6 +211,7 @@ class FullClassifier(NeuralClassifier):
             len(counts),
             loss,
             dtype=torch.bfloat16 if half else torch.float32,
+            optimiser=self.optimiser,
             momentum=self.momentum,
             bias=True,
             compensate=self.compensate,

@@ -92,6 +92,7 @@ class Recorded:
         delattr(self._owner, self._method)
         for parameter in self._learned:
             parameter.grad = None
+        torch.cuda.synchronize(self._learned[0].device)
         self._passes.clear()
         torch.cuda.empty_cache()  # what passes have worked in is of no use to anything else
 
