@@ -6,9 +6,9 @@ import datetime
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,10 @@ from megalabel.calibrating import calibrated
 from megalabel.calibration import METHODS
 from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
-from megalabel.data.corpus import canonical
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.explaining import Reason, explained
+from megalabel.features import Precomputed, Tfidf
 from megalabel.labels.vectors import check_argument
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
@@ -45,14 +45,6 @@ log = logging.getLogger(__name__)
 
 _BATCH = 8192  # texts ranked at a time: bounds memory, changes no answer
 _FEWEST = 20  # texts to calibrate on: fewer would say nothing
-
-
-class Reason(NamedTuple):
-    """What one classifier made of a text: its margin, the bias in it, and the words' shares."""
-
-    margin: float
-    bias: float
-    words: list[tuple[str, float]]
 
 
 class Tagger(Component):
@@ -576,18 +568,8 @@ class Tagger(Component):
         [('blue', False), ('dress', True)]
         """
         self.check_fitted()
-        explain = getattr(self.classifier_, "explain", None)
-        if explain is None:
-            raise ParameterError(f"{type(self.classifier_).__name__} has no words to explain by")
-        vector = canonical(self.features_.transform(_as_inputs([text])), "features")
-        names = _names_of_columns(self.features_, text)
-        reasons = []
-        for step in explain(vector, self.labels.index(label)):
-            top = step.features[:words].tolist()
-            spelled = [names(i) for i in top]
-            pairs = list(zip(spelled, step.contributions[:words].tolist(), strict=True))
-            reasons.append(Reason(step.margin, step.bias, pairs))
-        return reasons
+        number = self.labels.index(label)
+        return explained(self.classifier_, self.features_, text, number, words)
 
     # ------------------------------------------------------------------ keeping
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
@@ -678,32 +660,6 @@ class Tagger(Component):
     def classes_(self) -> np.ndarray:
         """The label numbers, which scikit-learn's scorers ask for."""
         return np.arange(len(self.labels))
-
-
-def _names_of_columns(features: Featurizer, text: str) -> Callable[[int], str]:
-    """What the columns of a text's vector stand for; numbers where there are no words."""
-    if isinstance(features, Concat):
-        parts = [_names_of_columns(part, text) for part in features.parts_]
-        starts = np.cumsum([0, *(part.n_features for part in features.parts_)])
-
-        def named(column: int) -> str:
-            part = int(np.searchsorted(starts, column, "right")) - 1
-            return parts[part](column - int(starts[part]))
-
-        return named
-    terms = getattr(features, "terms_", None)
-    if terms is not None:
-        return lambda column: str(terms[column].as_py())
-    found: dict[int, str] = {}
-    if isinstance(features, Tfidf):  # with hashing: the columns of the text's own terms
-        own = sorted(dict.fromkeys(features.analyse(text)), key=len)
-        rows = features.transform(own)
-        for i, term in enumerate(own):
-            # the columns of a phrase are its own and those of shorter terms in it
-            columns = set(rows.indices[rows.indptr[i] : rows.indptr[i + 1]].tolist())
-            if len(columns - found.keys()) == 1:
-                found[(columns - found.keys()).pop()] = term
-    return lambda column: found.get(column, str(column))
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:
