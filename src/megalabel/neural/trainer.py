@@ -269,7 +269,7 @@ class _Run:
     ) -> None:
         self.trainer, self.evaluate, self.name = trainer, evaluate, name
         self.device = trainer.torch_device
-        self.model, self.X = model.to(self.device), X
+        self.model = model.to(self.device)
         self.batches = Batches(X, Y, trainer.batch_of(Y.shape[0]), trainer.seed, self.device)
         self.total = trainer.total_steps(Y.shape[0])
         self.heads = [m for m in model.modules() if isinstance(m, Head)]
@@ -382,11 +382,12 @@ class _Run:
             or not any(p.requires_grad for p in encoder.parameters())
         ):
             return nullcontext()
-        rows = min(self.batches.size, len(self.X))
-        owner, _, method = name.rpartition(".")
-        owner = self.model.get_submodule(owner)
+        X = self.batches.X
+        rows = min(self.batches.size, len(X))
+        path, _, method = name.rpartition(".")
+        owner = self.model.get_submodule(path)
         try:
-            return Recorded(encoder, owner, method, rows, lengths_of(self.X), trainer.arithmetic)
+            return Recorded(encoder, owner, method, rows, lengths_of(X), trainer.arithmetic)
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:  # code of other people's models may ask the GPU for numbers
