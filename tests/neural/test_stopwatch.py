@@ -50,3 +50,18 @@ def test_nothing_is_timed_outside() -> None:
         pass
     Trainer(steps=2, batch=4, device="cpu").fit(Model(), rows, rows)
     assert watch.trainings == []
+
+
+def test_recording_is_told_apart_from_the_first_step() -> None:
+    with Stopwatch() as watch:
+        lap = Stopwatch.start(True, torch.device("cpu"))
+        assert lap is not None
+        lap.begin()
+        busy(0.2)
+        lap.recorded(4)
+        lap.begin()
+        lap.end(epoch=True)
+    (timed,) = watch.trainings
+    assert timed.recorded == 4
+    assert timed.recording >= 0.2 > timed.first
+    assert timed.seconds == timed.recording + timed.first

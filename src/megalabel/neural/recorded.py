@@ -58,7 +58,7 @@ class Recorded:
         self._several = False
         self._learned = [p for p in encoder.parameters() if p.requires_grad]
         self._sums: list[Tensor] = []
-        self._longest = max(1, int(lengths.max()))  # an encoder may know no longer ones
+        self._longest = max(padded_lengths(lengths))
         device = self._learned[0].device
         stream, pool = _stream(device), torch.cuda.graph_pool_handle()
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -72,7 +72,7 @@ class Recorded:
         with torch.random.fork_rng([device]), torch.cuda.stream(stream), arithmetic(), cast:
             try:
                 # the longest first: the others find room in its memory
-                for length in sorted({self._padded(int(n)) for n in lengths}, reverse=True):
+                for length in sorted(padded_lengths(lengths), reverse=True):
                     self._passes[length] = self._record((rows, length), stream, pool)
             except RuntimeError:
                 generator.graphsafe_set_state(before)  # else it would go on recording its draws
@@ -96,18 +96,21 @@ class Recorded:
         self._passes.clear()
         torch.cuda.empty_cache()  # what passes have worked in is of no use to anything else
 
+    @property
+    def lengths(self) -> int:
+        """For how many lengths passes were recorded."""
+        return len(self._passes)
+
     def begin(self) -> None:
         """A step begins: gradients are zero."""
         torch._foreach_zero_(self._sums)
         for parameter, gradient in zip(self._learned, self._sums, strict=True):
             parameter.grad = gradient
 
-    def _padded(self, length: int) -> int:
-        return min(padded_length(length), self._longest)
-
     def _run(self, inputs: TokenBatch) -> Any:
         rows, length = inputs.ids.shape
-        recorded = self._passes.get(self._padded(length)) if rows == self._rows else None
+        padded = min(padded_length(length), self._longest)
+        recorded = self._passes.get(padded) if rows == self._rows else None
         if recorded is None or not (torch.is_grad_enabled() and self._owner.training):
             return self._plain(inputs)
         outputs = _Replay.apply(self._learned[0], recorded, inputs)  # type: ignore[no-untyped-call]
@@ -206,6 +209,18 @@ def padded_length(length: int) -> int:
     """
     unit = max(_UNIT, (1 << max(0, length - 1).bit_length()) // 8)
     return max(unit, -(-length // unit) * unit)
+
+
+def padded_lengths(lengths: np.ndarray) -> set[int]:
+    """Those that batches of texts of such lengths are padded to.
+
+    Examples
+    --------
+    >>> sorted(padded_lengths(np.array([3, 9, 12, 30])))
+    [8, 16, 30]
+    """
+    longest = max(1, int(lengths.max()))  # an encoder may know no longer ones
+    return {min(padded_length(int(n)), longest) for n in np.unique(lengths)}
 
 
 @cache  # one for all trainings: a stream's working memory is never given back

@@ -22,6 +22,10 @@ class Timed:
     """Seconds of the first step, which pays for what is done once."""
     others: float = 0.0
     """Of all others: one is prepared while the one before is computed."""
+    recording: float = 0.0
+    """Seconds that recording an encoder's passes took."""
+    recorded: int = 0
+    """For how many lengths of texts they were recorded."""
 
     @property
     def step(self) -> float:
@@ -30,8 +34,8 @@ class Timed:
 
     @property
     def seconds(self) -> float:
-        """Of all steps."""
-        return self.first + self.others
+        """Of all steps, and of what was recorded for them."""
+        return self.recording + self.first + self.others
 
 
 class Stopwatch:
@@ -89,20 +93,29 @@ class Lap:
         self._clock: Clock | None = None
 
     def begin(self) -> None:
-        """A step begins."""
+        """A step begins, or passes are about to be recorded."""
         if self._clock is None:
             self._clock = Clock(waits=self._device.type == "cuda")
 
+    def recorded(self, lengths: int) -> None:
+        """Passes were recorded for so many lengths."""
+        self._training.recorded = lengths
+        self._training.recording = self._taken()
+
     def end(self, epoch: bool) -> None:
         """A step has ended, and with it perhaps an epoch."""
-        timed, clock = self._training, self._clock
+        timed = self._training
         timed.steps += 1
-        if clock is None or not (epoch or timed.steps == 1):
-            return
+        if timed.steps == 1:
+            timed.first = self._taken()
+        elif epoch:
+            timed.others += self._taken()
+
+    def _taken(self) -> float:
+        """Seconds since what was begun."""
+        clock, self._clock = self._clock, None
+        if clock is None:
+            return 0.0
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        if timed.steps == 1:
-            timed.first = clock.seconds()
-        else:
-            timed.others += clock.seconds()
-        self._clock = None
+        return clock.seconds()

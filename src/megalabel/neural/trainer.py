@@ -299,8 +299,12 @@ class _Run:
         kept = time.monotonic()
         summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
-        recording = self._record()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
+        if lap is not None:
+            lap.begin()
+        recording = self._record()
+        if lap is not None and isinstance(recording, Recorded):
+            lap.recorded(recording.lengths)
         with (
             recording as self.recorded,
             Journal(trainer.log, self.name) as journal,

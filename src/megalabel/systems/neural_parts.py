@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
 _NEW_WORDS = 0.8  # the highest power of the texts that a ranker's size is
 _SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
+_SECOND = 8  # batches of the second size that is tried, if there is time for them
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
 
@@ -91,9 +92,12 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     spent, batches = tried.seconds, 1
     while batches < job.batches:
         tenth = max(_SECONDS, job.seconds(fewer, tried) / 10)
-        left = min(tenth, _MOST_SECONDS - first.seconds) - spent - tried.step
+        most = _MOST_SECONDS - first.seconds
         each = tried.step + (tried.rest + tried.own) / batches
-        more = min(job.batches, int(left / each))
+        more, possible = (int((left - spent - tried.step) / each) for left in (tenth, most))
+        if batches == 1:  # a single size does not tell what grows with the texts
+            more = max(more, _SECOND)
+        more = min(job.batches, more, possible)
         if more < min(2 * batches, job.batches):
             break
         fewer, tried, batches = tried, job.tried(job.spread(more)), more
@@ -121,6 +125,8 @@ class _Trial:
     seconds: float
     step: float
     """Seconds of a step of each training, added up."""
+    recording: float
+    """Likewise, of recording passes for one length of texts."""
     own: float
     """Seconds of what an encoder has trained by itself, for the longer the more texts there are."""
     rest: float
@@ -159,6 +165,7 @@ class _Job:
         self.order = order[np.argsort(lengths[order], kind="stable")]
         """The texts by length."""
         self.batches = -(-self.made // self.batch)
+        self._lengths = len(neural().recorded.padded_lengths(lengths))
 
     def spread(self, batches: int) -> np.ndarray:
         """The texts of some batches of the fit, from short ones to long ones."""
@@ -185,6 +192,7 @@ class _Job:
             texts=len(rows),
             seconds=seconds,
             step=sum((t.step for t in watch.trainings if t.by_steps), 0.0),
+            recording=sum(t.recording / max(1, t.recorded) for t in watch.trainings),
             own=sum((t.step * t.steps for t in watch.trainings if not t.by_steps), 0.0),
             rest=seconds - sum(t.seconds for t in watch.trainings),
             network=learned_bytes(fitted) - ranker,
@@ -195,7 +203,8 @@ class _Job:
     def seconds(self, fewer: _Trial, more: _Trial) -> float:
         """Of the whole job but for its features, from two trials."""
         rest = self.line(fewer.texts, fewer.rest, more.texts, more.rest)
-        return rest + more.own * self._whole / more.texts + more.step * self._steps
+        rest += more.own * self._whole / more.texts + more.recording * self._lengths
+        return rest + more.step * self._steps
 
     def line(self, fewer: int, small: float, more: int, large: float) -> float:
         """A value for all texts on the line from fewer texts to more: rising, though never more
