@@ -95,9 +95,7 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     """
     device = next(module.parameters()).device
     lengths = lengths_of(X)
-    size = _AT_ONCE
-    if device.type == "cuda":
-        size = max(size, _TOKENS // max(1, int(lengths.max(initial=1))))
+    size = encoded_at_once(lengths, device)
     order = np.argsort(-lengths, kind="stable")  # the shorter ones fit into memory of the longest
     forward = module if what is None else what
     parts: list[Tensor] = []
@@ -114,6 +112,13 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     made = np.empty((len(order), parts[0].shape[1]), np.float32)
     made[order] = torch.cat(parts).numpy()
     return made
+
+
+def encoded_at_once(lengths: np.ndarray, device: torch.device) -> int:
+    """How many rows are encoded in one batch, of such lengths."""
+    if device.type != "cuda":
+        return _AT_ONCE
+    return max(_AT_ONCE, _TOKENS // max(1, int(lengths.max(initial=1))))
 
 
 def make_ranker(ranker: Classifier | str | None, labels: int, seed: int) -> Classifier:

@@ -24,6 +24,7 @@ from megalabel.systems.planning import (
     memory_available,
     memory_in_use,
     too_large,
+    working_bytes,
 )
 from megalabel.tagger import Tagger
 
@@ -110,12 +111,10 @@ class _Job:
         labels = self.corpus.labels
         model = sum(cost.model for cost in costs)
         rows, width = self.X.shape
-        # the vectors, those without the texts that calibrate, the columns of all rows as the solver
-        # numbers them, each thread's buffers
-        each = 8 * (1 + bool(self.tagger.held_out(rows))) + (2 if width <= 2**16 else 4)
-        memory = each * self.X.nnz + 32 * rows + 24 * self.Y.nnz
         solvers = min(blocks, megalabel.get_threads())
-        memory += solvers * training.LANES * 4 * (6 * (width + 1) + 4 * rows)
+        memory = working_bytes(rows, width, self.X.nnz, solvers) + 32 * rows + 24 * self.Y.nnz
+        if self.tagger.held_out(rows):  # the vectors without the texts that calibrate
+            memory += 8 * self.X.nnz
         # the weights as they are trained, put together, and stored
         memory += model + 16 * max(cost.entries for cost in costs)
         disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)

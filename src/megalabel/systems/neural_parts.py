@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import megalabel
 from megalabel.base import Classifier, Featurizer, clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.errors import MissingExtraError
 from megalabel.features import Precomputed, Tfidf
-from megalabel.systems.planning import Plan, learned_bytes, memory_available, memory_in_use
+from megalabel.systems.planning import (
+    Plan,
+    learned_bytes,
+    memory_available,
+    memory_in_use,
+    working_bytes,
+)
 from megalabel.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -87,7 +94,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     available, held, watch = memory_available(), memory_in_use(), room.MemoryWatch()
     job = _Job(tagger, corpus)
     # the longest texts need the most memory, and their time pays for what is done once
-    first = job.tried(job.order[-job.batch :])
+    first = job.tried(job.order[-job.longest :])
     fewer = tried = job.tried(job.spread(1))
     spent, batches = tried.seconds, 1
     while batches < job.batches:
@@ -102,11 +109,13 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             break
         fewer, tried, batches = tried, job.tried(job.spread(more)), more
         spent += tried.seconds
-    seconds = job.making + max(0.0, first.rest - fewer.rest) + job.seconds(fewer, tried)
-    # what grows with the texts: vectors of the encoder; and beyond those whose features were made,
-    # words and tokens, each of about twice the bytes of its letters
+    usual = np.interp(first.texts, (fewer.texts, tried.texts), (fewer.rest, tried.rest))
+    seconds = job.making + max(0.0, first.rest - float(usual)) + job.seconds(fewer, tried)
+    # what grows with the texts: vectors of the encoder and what a ranker works in; and beyond those
+    # whose features were made, words and tokens, each of about twice the bytes of its letters
     more, unseen = len(corpus) - tried.texts, len(corpus) - job.made
-    memory = held + watch.peak + 12 * tried.width * more + 4 * job.letters * unseen
+    memory = max(held + watch.peak + 12 * tried.width * more, tried.held + job.ranking(tried))
+    memory += 4 * job.letters * unseen
     # there are as many words as the root of the texts (Heaps' law)
     disk = learned_bytes(job.features) * (len(corpus) / job.made) ** 0.5
     disk += tried.network + job.power(fewer.texts, fewer.ranker, tried.texts, tried.ranker)
@@ -137,6 +146,8 @@ class _Trial:
     """The bytes of that."""
     width: int
     """Of the encoder's vectors."""
+    held: int
+    """Bytes of memory that were in use at its end."""
 
 
 class _Job:
@@ -146,7 +157,8 @@ class _Job:
         # to calibrate takes next to no time
         self._tagger, self._whole = clone(tagger).set_params(calibration=None), len(corpus)
         trainer = vars(tagger)["classifier"].training
-        self._clock = partial(Clock, waits=trainer.torch_device.type == "cuda")
+        on_gpu = trainer.torch_device.type == "cuda"
+        self._clock = partial(Clock, waits=on_gpu)
         self.letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
         self.made = int(min(len(corpus), max(_FEWEST, _LETTERS / max(1, self.letters))))
         random = np.random.default_rng(tagger.seed).permutation(len(corpus))[: self.made]
@@ -160,12 +172,16 @@ class _Job:
         rows = len(corpus) - tagger.held_out(len(corpus))
         self.batch = min(trainer.batch_of(rows), self.made)
         self._steps: int = trainer.total_steps(rows)
-        lengths = neural().batches.lengths_of(getattr(self._vectors, "tokens", self._vectors))
+        room = neural()
+        lengths = room.batches.lengths_of(getattr(self._vectors, "tokens", self._vectors))
         order = np.random.default_rng(tagger.seed).permutation(self.made)
         self.order = order[np.argsort(lengths[order], kind="stable")]
         """The texts by length."""
         self.batches = -(-self.made // self.batch)
-        self._lengths = len(neural().recorded.padded_lengths(lengths))
+        at_once = room.classifier.encoded_at_once(lengths, trainer.torch_device)
+        self.longest = min(self.made, max(self.batch, at_once)) if on_gpu else self.batch
+        """How many of the longest texts need as much of a GPU's memory as all do."""
+        self._lengths = len(room.recorded.padded_lengths(lengths))
 
     def spread(self, batches: int) -> np.ndarray:
         """The texts of some batches of the fit, from short ones to long ones."""
@@ -198,7 +214,18 @@ class _Job:
             network=learned_bytes(fitted) - ranker,
             ranker=ranker,
             width=encoder.module().width,
+            held=memory_in_use(),
         )
+
+    def ranking(self, trial: _Trial) -> float:
+        """Bytes in which a linear ranker of all texts works, if there is one."""
+        words = getattr(self._vectors, "words", None)
+        if words is None or not trial.ranker:
+            return 0.0
+        entries = self._whole * (words.nnz / self.made + trial.width)
+        width = words.shape[1] + trial.width
+        threads = megalabel.get_threads()
+        return 4 * trial.width * self._whole + working_bytes(self._whole, width, entries, threads)
 
     def seconds(self, fewer: _Trial, more: _Trial) -> float:
         """Of the whole job but for its features, from two trials."""

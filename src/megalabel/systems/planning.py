@@ -18,6 +18,7 @@ from megalabel.base import Component, clone
 from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
+from megalabel.linear.training import LANES
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
@@ -152,6 +153,13 @@ def learned_bytes(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(map(learned_bytes, value.values()))
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
+
+
+def working_bytes(rows: int, width: int, entries: float, threads: int) -> float:
+    """Memory of a linear classifier's rows, their columns as the solver numbers them, and the
+    buffers of threads that solve labels on all of them."""
+    columns = 2 if width <= 2**16 else 4
+    return (8 + columns) * entries + threads * LANES * 4 * (6 * (width + 1) + 4 * rows)
 
 
 def memory_in_use() -> int:
