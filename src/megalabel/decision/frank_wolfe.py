@@ -239,7 +239,7 @@ class FrankWolfe(Shortlisted):
         self.shares_ = shares / shares.sum()
         return self
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with; a k other than in fit keeps the rules, if not their price."""
         self.check_fitted()
         check_budget(ranking, k)
@@ -254,7 +254,8 @@ class FrankWolfe(Shortlisted):
             self.shares_,
             self.seed,
         )
-        return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
+        width = None if expected else k
+        return chosen_ranking(ranking, in_blocks(ranking, chosen), width, overwrite=overwrite)
 
     @property
     def _floor(self) -> float:

@@ -158,7 +158,7 @@ class Weighted(Shortlisted):
             return 1 / prior, offsets
         return 1 / prior + 1 / (1 - prior), offsets - 1 / (1 - prior)
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with, within the budget of k a text."""
         if isinstance(self.weights, np.ndarray) and not self.fitted:
             self.fit(ranking)
@@ -180,7 +180,7 @@ class Weighted(Shortlisted):
                 floor = price_of(rule_values(ranking, rule), k * len(ranking))
             found = choose(ranking, self.weights_, self.offsets_, width, floor)
             chosen = in_blocks(ranking, found)
-        return chosen_ranking(ranking, chosen, None if expected else k)
+        return chosen_ranking(ranking, chosen, None if expected else k, overwrite=overwrite)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the weights back."""
