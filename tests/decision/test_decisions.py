@@ -189,6 +189,17 @@ def test_the_seeded_run_rises_to_the_known_values():
     assert all(b >= a for a, b in itertools.pairwise(rule.values_))
 
 
+@pytest.mark.parametrize("name", METRICS)
+def test_what_decided_labels_promise_is_what_the_shortlists_do(name):
+    eta = seeded(50, 20)
+    eta[3, :2] = 1
+    ranking = ranked(eta, 10)
+    decided = BlockCoordinateAscent(name, budget="at-most").apply(ranking, 3)
+    positives = shortlists.label_sums(ranking, ranking.scores, None)[0]
+    found = shortlists.expected_value(decided, positives, metric_of(name))
+    assert found == pytest.approx(measure(decided, ranking, name), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "rule",
     [

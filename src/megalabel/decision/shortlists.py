@@ -14,7 +14,7 @@ import numpy as np
 from megalabel import _native
 from megalabel.base import Check, Decision, instance, integer, one_of
 from megalabel.data import Ranking
-from megalabel.decision.metric import Metric
+from megalabel.decision.metric import Metric, is_coverage
 from megalabel.errors import ParameterError, ShapeError
 
 BUDGETS = ("exactly", "at-most", "expected")
@@ -46,7 +46,10 @@ def check_budget(ranking: Ranking, k: int) -> None:
         raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
     for rows in row_blocks(ranking):
         scores = ranking.scores[rows]
-        if not ((scores >= 0) & (scores <= 1) | (ranking.ids[rows] >= len(ranking.labels))).all():
+        fine = scores >= 0
+        fine &= scores <= 1
+        fine |= ranking.ids[rows] >= len(ranking.labels)
+        if not fine.all():
             raise ParameterError(
                 "scores must be probabilities from 0 to 1 to decide on; calibrate the tagger"
             )
@@ -130,6 +133,18 @@ def label_sums(ranking: Ranking, values: np.ndarray, chosen: list[np.ndarray] | 
         some = np.zeros((0, 0), np.uint8) if chosen is None else chosen[number]
         _native.decision_sums(ranking.ids[rows], values[rows], some, sums)
     return sums.T
+
+
+def expected_value(decided: Ranking, positives: np.ndarray, metric: Metric) -> float:
+    """What a metric of decided labels is by their own probabilities, where `positives` are the sums
+    over texts of all probabilities of each label; as `measure` has it of whole shortlists."""
+    m = max(1, len(positives))
+    if is_coverage(metric):
+        with np.errstate(divide="ignore"):
+            missed = label_sums(decided, np.log1p(-np.minimum(decided.scores, 1)), None)[0]
+        return float(-np.expm1(missed).sum()) / m
+    hits, given = label_sums(decided, decided.scores, None)
+    return metric.total(hits, given, positives, max(1, len(decided))) / m
 
 
 def caps_of(caps: int | np.ndarray | None, ranking: Ranking) -> np.ndarray | None:

@@ -27,7 +27,7 @@ from megalabel.decision.shortlists import (
     price_of,
     row_blocks,
 )
-from megalabel.errors import ShapeError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel, label_propensities
 
 _NAMES = (
@@ -128,6 +128,9 @@ class Weighted(Shortlisted):
         the ranking's probabilities.
         """
         self.check_parameters()
+        by_propensity = isinstance(self.weights, str) and self.weights == "inverse-propensity"
+        if self.propensities is not None and not by_propensity:
+            raise ParameterError('propensities are for weights="inverse-propensity"')
         m = len(ranking.labels)
         offsets = np.zeros(m) if self.offsets is None else np.asarray(self.offsets)
         if isinstance(self.weights, np.ndarray):
