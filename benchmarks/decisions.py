@@ -33,7 +33,7 @@ import megalabel
 from megalabel import LabelSet, Ranking, systems
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe
 from megalabel.decision.metric import entries, metric_of
-from megalabel.decision.shortlists import in_blocks, label_sums, packed
+from megalabel.decision.shortlists import label_sums
 from megalabel.decision.weighted import rule_sums
 
 METHODS = ("ascent", "ascent-beside", "frank-wolfe")
@@ -182,22 +182,24 @@ def frank_wolfe(ranking: Ranking, k: int, folder: Path) -> dict[str, float]:
 
 def objective(folder: Path, ranking: Ranking, method: str, k: int) -> float:
     """The macro-F1 of the expected confusion entries of what was found."""
+    m = len(ranking.labels)
+    outcome = np.zeros((2, m))
     if method != "frank-wolfe":
         given = np.load(folder / "given.npy")
-        outcome = np.zeros((2, len(ranking.labels)))
         step = 10_000
         for start in range(0, len(ranking), step):
             part = ranking[start : start + step]
             chosen = (part.ids[:, :, None] == given[start : start + step, None, :]).any(axis=2)
-            outcome += label_sums(part, part.scores, in_blocks(part, packed(chosen)))
+            chosen &= part.present
+            ids, scores = part.ids[chosen], part.scores[chosen]
+            outcome += np.bincount(ids, scores, m), np.bincount(ids, minlength=m)
     else:
         mixture = np.load(folder / "mixture.npz")
         shares = mixture["p"].astype(np.float64) / mixture["p"].sum(dtype=np.float64)
-        outcome = np.zeros((2, len(ranking.labels)))
         for a, b, share in zip(mixture["a"], mixture["b"], shares, strict=True):
             rule = np.array([a, b], np.float32)
             outcome += share * rule_sums(ranking, ranking.scores, rule, k, -np.inf)
-    positives = label_sums(ranking, ranking.scores, None)[0]
+    positives = label_sums(ranking)[0]
     return float(metric_of("macro-f1")(*entries(outcome, positives, len(ranking))).mean())
 
 

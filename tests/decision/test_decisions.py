@@ -195,7 +195,7 @@ def test_what_decided_labels_promise_is_what_the_shortlists_do(name):
     eta[3, :2] = 1
     ranking = ranked(eta, 10)
     decided = BlockCoordinateAscent(name, budget="at-most").apply(ranking, 3)
-    positives = shortlists.label_sums(ranking, ranking.scores, None)[0]
+    positives = shortlists.label_sums(ranking)[0]
     found = shortlists.expected_value(decided, positives, metric_of(name))
     assert found == pytest.approx(measure(decided, ranking, name), rel=1e-6)
 

@@ -134,7 +134,7 @@ def decide(
         targets = None if known is None else known.targets
         rule.fit(ranking, targets, (tagger.label_counts_, tagger.n_texts_))
     # the answer takes the place of the shortlists, so all else that they tell comes first
-    positives = label_sums(ranking, ranking.scores, None)[0]
+    positives = label_sums(ranking)[0]
     table = {"top": _values(TopK().apply(ranking, k), positives, known, metric, k)}
     decided = rule.apply(ranking, k, overwrite=True)
     table[method] = _values(decided, positives, known, metric, k)
@@ -161,8 +161,8 @@ def _rule(
     settings: dict[str, Any],
     labels: LabelSet,
 ) -> Decision:
-    """The rule that the options ask for: those that any command has, those that were given or are
-    None, and other parameters. No option is silently ignored."""
+    """The rule of a method: with what it takes of options that `always` have a value, all options
+    that were `asked` for, if not None, and other settings."""
     for name in settings:
         option = "cap" if name == "caps" else name
         if option in always or option in asked:

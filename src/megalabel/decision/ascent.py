@@ -187,7 +187,7 @@ class _State:
         self.labels = own_pages(len(ranking.labels), _LABEL)
         self.positives = own_pages(len(ranking.labels), np.float64)
         if not is_coverage(metric):
-            self.positives[:] = label_sums(ranking, ranking.scores, None)[0]
+            self.positives[:] = label_sums(ranking)[0]
             self.labels["positives"] = self.positives
         self._caps = np.zeros(0, np.int32) if caps is None else caps
         self._call = self._differences if metric.number < 0 else None

@@ -303,7 +303,7 @@ class _Problem:
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
-            self.positives = label_sums(ranking, ranking.scores, None)[0] / self.n
+            self.positives = label_sums(ranking)[0] / self.n
         else:
             self.values = hits(ranking, Y).view(np.uint8)
             known = (Y.data > 0) & (Y.indices < m)
@@ -378,7 +378,7 @@ class _Problem:
         for rows in row_blocks(self.ranking):
             candidates = with_room.take(self.ranking.ids[rows], mode="clip").sum(axis=1)
             most += int(np.minimum(candidates, self.width).sum())
-        wanted = label_sums(self.ranking, self.ranking.scores, None)[1]
+        wanted = label_sums(self.ranking)[1]
         return most if np.minimum(self.caps, wanted).sum() >= most else 0
 
     def missing(self, outcome: np.ndarray) -> int:

@@ -91,7 +91,7 @@ def pareto(
     named = metric_of(metric)
     if truth is not None:
         truth = label_matrix(truth, ranking.labels)
-    positives = label_sums(ranking, ranking.scores, None)[0]
+    positives = label_sums(ranking)[0]
     points = []
     for weight in weights:
         rule = BlockCoordinateAscent(metric, weight=weight, **options)

@@ -126,12 +126,12 @@ def in_blocks(ranking: Ranking, chosen: np.ndarray) -> list[np.ndarray]:
     return [chosen[rows] for rows in row_blocks(ranking)]
 
 
-def label_sums(ranking: Ranking, values: np.ndarray, chosen: list[np.ndarray] | None) -> np.ndarray:
-    """For each label, the sum of the chosen candidates' (or all) values, and how many; (2, m)."""
+def label_sums(ranking: Ranking) -> np.ndarray:
+    """The sum of each label's scores, and how many they are; (2, labels)."""
     sums = own_pages((len(ranking.labels), 2), np.float64)
-    for number, rows in enumerate(row_blocks(ranking)):
-        some = np.zeros((0, 0), np.uint8) if chosen is None else chosen[number]
-        _native.decision_sums(ranking.ids[rows], values[rows], some, sums)
+    everything = np.zeros((0, 0), np.uint8)
+    for rows in row_blocks(ranking):
+        _native.decision_sums(ranking.ids[rows], ranking.scores[rows], everything, sums)
     return sums.T
 
 
@@ -141,9 +141,10 @@ def expected_value(decided: Ranking, positives: np.ndarray, metric: Metric) -> f
     m = max(1, len(positives))
     if is_coverage(metric):
         with np.errstate(divide="ignore"):
-            missed = label_sums(decided, np.log1p(-np.minimum(decided.scores, 1)), None)[0]
-        return float(-np.expm1(missed).sum()) / m
-    hits, given = label_sums(decided, decided.scores, None)
+            missed = np.log1p(-np.minimum(decided.scores, 1))
+        all_missed = label_sums(Ranking(decided.ids, missed, decided.labels))[0]
+        return float(-np.expm1(all_missed).sum()) / m
+    hits, given = label_sums(decided)
     return metric.total(hits, given, positives, max(1, len(decided))) / m
 
 

@@ -225,7 +225,7 @@ def rule_sums(
     ranking: Ranking, values: np.ndarray, rule: np.ndarray, k: int, floor: float
 ) -> np.ndarray:
     """For each label, over the candidates that one rule (2, labels) of weights and offsets
-    chooses: the sum of values, as in `label_sums`, and how many; (2, labels)."""
+    chooses: the sum of values, float32 or 0 and 1 as uint8, and how many; (2, labels)."""
     sums = np.zeros((len(ranking.labels), 2))
     _native.decision_rule_sums(ranking.ids, ranking.scores, values, *rule, k, floor, sums)
     return sums.T
@@ -249,6 +249,6 @@ def _counts(
         return np.asarray(train_labels[0], np.float64), float(train_labels[1])
     m = len(ranking.labels)
     if Y is None:
-        return label_sums(ranking, ranking.scores, None)[0], float(len(ranking))
+        return label_sums(ranking)[0], float(len(ranking))
     known = (Y.data > 0) & (Y.indices < m)
     return np.bincount(Y.indices[known], minlength=m).astype(np.float64), float(Y.shape[0])
