@@ -352,14 +352,14 @@ struct CustomMetric {
     }
 };
 
-template <class Value>
-void add_decision_sums(In2<std::int32_t> ids, In2<Value> values, InOut2<std::uint8_t> chosen,
+template <class Sum>
+void add_decision_sums(In2<std::int32_t> ids, In2<float> values, InOut2<std::uint8_t> chosen,
                        InOut2<double> sums) {
     nb::gil_scoped_release release;
     const decision::Shortlist shortlist{
         {ids.data(), ids.size()}, {}, ids.shape(0), ids.shape(1), sums.shape(0)};
-    decision::add_sums<Value>(shortlist, {values.data(), values.size()}, choices_of(chosen),
-                              {sums.data(), sums.size()});
+    decision::add_sums<float, Sum>(shortlist, {values.data(), values.size()}, choices_of(chosen),
+                                   labels_of<Sum>(sums));
 }
 
 template <class Value>
@@ -369,7 +369,7 @@ void add_decision_rule_sums(In2<std::int32_t> ids, In2<float> probabilities, In2
     nb::gil_scoped_release release;
     decision::add_rule_sums<Value>(shortlist_of(ids, probabilities, sums.shape(0)),
                                    {values.data(), values.size()}, span(weights), span(offsets),
-                                   {k, floor}, {sums.data(), sums.size()});
+                                   {k, floor}, labels_of<decision::Sums>(sums));
 }
 
 // Calls use(gains) for a metric; the GIL is kept only for one that is written in Python.
@@ -898,10 +898,10 @@ NB_MODULE(_native, m) {
                                   to_numpy(std::move(found.costs)));
         },
         "ids"_a, "probabilities"_a, "weights"_a, "offsets"_a, "caps"_a, "k"_a, "floor"_a);
-    m.def("decision_sums", &add_decision_sums<float>, "ids"_a, nb::arg("values").noconvert(),
-          "chosen"_a, "sums"_a);
-    m.def("decision_sums", &add_decision_sums<std::uint8_t>, "ids"_a, nb::arg("values").noconvert(),
-          "chosen"_a, "sums"_a);
+    m.def("decision_sums", &add_decision_sums<decision::Sums>, "ids"_a, "values"_a, "chosen"_a,
+          "sums"_a);
+    m.def("decision_recount", &add_decision_sums<decision::Label>, "ids"_a, "values"_a, "chosen"_a,
+          "labels"_a);
     m.def("decision_rule_sums", &add_decision_rule_sums<float>, "ids"_a, "probabilities"_a,
           nb::arg("values").noconvert(), "weights"_a, "offsets"_a, "k"_a, "floor"_a, "sums"_a);
     m.def("decision_rule_sums", &add_decision_rule_sums<std::uint8_t>, "ids"_a, "probabilities"_a,

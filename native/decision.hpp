@@ -438,20 +438,25 @@ std::vector<float> all_gains(const Shortlist& shortlist, const Labels& labels,
     return out;
 }
 
-// Adds to each label's two sums what the chosen candidates (all, where there are no choices)
-// bring: their values, and how many they are.
-template <class Value>
+// A label's sums over some candidates; laid out as a row of a float64 (labels, 2) array.
+struct Sums {
+    double hits, given;
+};
+
+// Adds to each label's sums, or to those of its record, what the chosen candidates (all, where
+// there are no choices) bring: their values, and how many they are.
+template <class Value, class Sum>
 void add_sums(const Shortlist& shortlist, std::span<const Value> values, const Choices& chosen,
-              std::span<double> sums) {
-    if (values.size() != shortlist.ids.size() || sums.size() != 2 * shortlist.labels)
+              std::span<Sum> sums) {
+    if (values.size() != shortlist.ids.size() || sums.size() != shortlist.labels)
         throw std::invalid_argument("values or sums differ from the shortlist in shape");
     const bool all = chosen.bits.empty();
     if (!all) chosen.check(shortlist);
     const auto add = [&](std::size_t at) {
         const auto id = static_cast<std::uint32_t>(shortlist.ids[at]);
         if (id >= shortlist.labels) return;
-        sums[2 * id] += static_cast<double>(values[at]);
-        sums[2 * id + 1] += 1;
+        sums[id].hits += static_cast<double>(values[at]);
+        sums[id].given += 1;
     };
     for (std::size_t row = 0; row < shortlist.rows; ++row) {
         const std::size_t first = row * shortlist.width;
@@ -565,7 +570,7 @@ inline std::vector<std::uint8_t> choose(const Shortlist& shortlist, const Mixtur
 template <class Value>
 void add_rule_sums(const Shortlist& shortlist, std::span<const Value> values,
                    std::span<const float> weights, std::span<const float> offsets, Budget budget,
-                   std::span<double> sums) {
+                   std::span<Sums> sums) {
     shortlist.check();
     if (values.size() != shortlist.ids.size())
         throw std::invalid_argument("values differ from the shortlist in shape");

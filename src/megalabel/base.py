@@ -373,5 +373,9 @@ class Decision(Component, ABC):
         return k
 
     @abstractmethod
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
-        """The labels to answer with, at most k a row."""
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
+        """The labels to answer with, at most k a row.
+
+        With `overwrite` the answer may take the place of the ranking given, so that memory never
+        holds both; what is given is of no more use then.
+        """

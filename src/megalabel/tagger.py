@@ -383,17 +383,17 @@ class Tagger(Component):
         inputs = X if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
             return self.classifier_.rank(self.features_.transform(inputs), k)
-        parts = []
+        ids = scores = np.empty(0)
         with progress("ranking", len(inputs)) as bar:
             for start in range(0, len(inputs), _BATCH):
-                batch = inputs[start : start + _BATCH]
-                parts.append(self.classifier_.rank(self.features_.transform(batch), k))
-                bar.advance(len(batch))
-        return Ranking(
-            np.concatenate([p.ids for p in parts]),
-            np.concatenate([p.scores for p in parts]),
-            self.labels,
-        )
+                rows = slice(start, start + _BATCH)
+                part = self.classifier_.rank(self.features_.transform(inputs[rows]), k)
+                if not start:  # all at once, so that no second copy is ever made
+                    ids = np.empty((len(inputs), part.k), np.int32)
+                    scores = np.empty(ids.shape, np.float32)
+                ids[rows], scores[rows] = part.ids, part.scores
+                bar.advance(len(part))
+        return Ranking(ids, scores, self.labels)
 
     @overload
     def tag(self, texts: str, k: int = 5) -> list[Tag]: ...
@@ -422,7 +422,7 @@ class Tagger(Component):
         ranking = self.candidates(X, rule, k)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
-        return rule.apply(ranking, k)
+        return rule.apply(ranking, k, overwrite=True)
 
     def candidates(self, X: Any, decision: Decision, k: int) -> Ranking:
         """The labels of each text that a decision of k of them looks at, with probabilities."""

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
+import numpy as np
 import pytest
 
 from megalabel import Tagger, data, systems
@@ -60,7 +62,60 @@ def test_a_model_that_decides_so_from_now_on(paths, tmp_path):
     decide(*paths, "--method", "weighted", "--weights", "inverse-propensity", "--budget", "at-most")
 
 
-def test_mistakes_are_explained(paths):
+def test_any_parameter_of_a_method(paths, tmp_path):
+    decide(*paths, "--method", "frank-wolfe", "--set", "randomised=false", "--save", tmp_path / "m")
+    rule = Tagger.load(tmp_path / "m").decision_
+    assert rule.randomised is False
+    assert rule.weights_.shape[1] == 1
+    decide(*paths, "--method", "frank-wolfe", "--set", "truth=labels", "-k", 1)
+    decide(*paths, "--pareto", "--set", "start=greedy", "--set", "passes=1")
+    decide(*paths, "--method", "weighted", "--set", "exponent=0", "--save", tmp_path / "m")
+    assert (Tagger.load(tmp_path / "m").decision_.weights_ == 1).all()
+
+
+def given_to(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return Counter(tag["label"] for line in lines for tag in json.loads(line)["labels"])
+
+
+def test_numbers_of_labels_from_files(paths, tmp_path):
+    out = tmp_path / "labels.jsonl"
+    decide(*paths, "-k", 1, "--out", out)
+    (often, times), (other, _) = given_to(out).most_common(2)
+    assert times > 2
+    (tmp_path / "caps.tsv").write_text(f"{often}\t2\n", encoding="utf-8")
+    for method in ("ascent", "top"):
+        found = decide(
+            *(*paths, "-k", 1, "--method", method, "--cap", tmp_path / "caps.tsv", "--out", out),
+            *("--save", tmp_path / method),
+        )
+        assert method in found
+        assert given_to(out)[often] == 2
+        assert given_to(out)[other] > 2
+        caps = Tagger.load(tmp_path / method).decision_.caps
+        assert np.isfinite(caps).sum() == 1
+    (tmp_path / "weights.tsv").write_text(f"{often}\t0\t-1\n", encoding="utf-8")
+    weights = "--method", "weighted", "--weights", tmp_path / "weights.tsv"
+    decide(*paths, *weights, "--budget", "at-most", "-k", 1, "--out", out)
+    assert given_to(out)[often] == 0
+    np.save(tmp_path / "p.npy", np.full(len(Tagger.load(paths[0]).labels), 0.5))
+    by_propensity = "--method", "weighted", "--weights", "inverse-propensity", "-k", 1, "--json"
+    even = json.loads(decide(*paths, *by_propensity, "--propensities", tmp_path / "p.npy"))
+    assert even["weighted"] == even["top"]
+    decide(*paths, *by_propensity, "--propensities", "jpv-amazon")
+
+
+def test_mistakes_are_explained(paths, tmp_path):
+    (tmp_path / "caps.tsv").write_text("no such label\t2\n", encoding="utf-8")
+    said = decide(*paths, "--cap", tmp_path / "caps.tsv", code=3)
+    assert "caps.tsv, line 1: expected a known label, found 'no such label'" in said
+    assert "a number of texts or a file, not '-1'" in decide(*paths, "--cap", -1, code=2)
+    assert "has no parameter 'exponent'" in decide(*paths, "--set", "exponent=1", code=2)
+    assert "--set caps: there is --cap" in decide(*paths, "--set", "caps=3", code=2)
+    assert "key=value" in decide(*paths, "--set", "exponent", code=2)
+    assert "randomised" in decide(
+        *paths, "--method", "frank-wolfe", "--set", "randomised=perhaps", code=2
+    )
     assert "metric" in decide(*paths, "--metric", "accuracy", code=2)
     assert "--method" in decide(*paths, "--method", "best", code=2)
     assert "budget" in decide(*paths, "--budget", "some", code=2)
@@ -72,6 +127,11 @@ def test_mistakes_are_explained(paths):
         (["--method", "top", "--budget", "at-most"], "--budget is for --method ascent or"),
         (["--method", "weighted", "--weight", 0.5], "--weight is for --method ascent or"),
         (["--weights", "logarithm"], "--weights is for --method weighted, not for ascent"),
+        (["--propensities", "jpv-amazon"], "--propensities is for --method weighted"),
+        (
+            ["--method", "weighted", "--propensities", "jpv-amazon"],
+            'for weights="inverse-propensity"',
+        ),
         (["--threshold", 0.5], "--threshold is for --method top, not for ascent"),
         (["--method", "online", "--pareto"], "--pareto is for --method ascent"),
         (["--pareto", "--weight", 0.5], "without --weight"),

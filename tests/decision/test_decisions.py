@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -188,17 +189,54 @@ def test_the_seeded_run_rises_to_the_known_values():
     assert all(b >= a for a, b in itertools.pairwise(rule.values_))
 
 
-@pytest.mark.parametrize("budget", ["exactly", "at-most", "expected"])
-def test_batches_of_an_answer_are_the_answer(budget, monkeypatch):
+@pytest.mark.parametrize("name", METRICS)
+def test_what_decided_labels_promise_is_what_the_shortlists_do(name):
+    eta = seeded(50, 20)
+    eta[3, :2] = 1
+    ranking = ranked(eta, 10)
+    decided = BlockCoordinateAscent(name, budget="at-most").apply(ranking, 3)
+    positives = shortlists.label_sums(ranking)[0]
+    found = shortlists.expected_value(decided, positives, metric_of(name))
+    assert found == pytest.approx(measure(decided, ranking, name), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        BlockCoordinateAscent("macro-f1"),
+        BlockCoordinateAscent("macro-f1", budget="at-most"),
+        BlockCoordinateAscent("macro-f1", budget="expected"),
+        FrankWolfe("macro-f1", k=3, iterations=3),
+        Online(),
+        TopK(caps=9),
+        Weighted(budget="expected"),
+    ],
+)
+def test_an_answer_may_take_the_place_of_the_shortlists(rule, monkeypatch):
     monkeypatch.setattr(shortlists, "_CELLS", 70)
-    ranking, rule = ranked(seeded(50, 20)), BlockCoordinateAscent("macro-f1", budget=budget)
-    run, whole = rule.run(ranking, 3), rule.apply(ranking, 3)
-    parts = list(run.batches())
-    assert len(parts) > 1
-    for name in ("ids", "scores"):
-        rows = np.concatenate([getattr(part, name) for part in parts])
-        np.testing.assert_array_equal(rows, getattr(whole, name))
-        np.testing.assert_array_equal(rows, getattr(run.ranking, name))
+    ranking = ranked(seeded(50, 20))
+    given = ranking.ids.copy(), ranking.scores.copy()
+    first, second = megalabel.base.clone(rule).fit(ranking), megalabel.base.clone(rule).fit(ranking)
+    expected = first.apply(ranking, 3)
+    np.testing.assert_array_equal(ranking.ids, given[0])  # nothing is overwritten unasked
+    np.testing.assert_array_equal(ranking.scores, given[1])
+    large = weakref.ref(ranking.ids), weakref.ref(ranking.scores)
+    found = second.apply(ranking, 3, overwrite=True)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    assert all(array() is None for array in large)
+
+
+def test_the_choices_are_let_go_as_the_answer_is_made(monkeypatch):
+    monkeypatch.setattr(shortlists, "_CELLS", 70)
+    ranking = ranked(seeded(50, 20))
+    chosen = shortlists.in_blocks(ranking, shortlists.packed(ranking.scores > 0.1))
+    assert len(chosen) > 1
+    found = shortlists.chosen_ranking(ranking, chosen, None, overwrite=False)
+    np.testing.assert_array_equal(
+        found.scores[found.scores > 0], ranking.scores[ranking.scores > 0.1]
+    )
+    assert not chosen
 
 
 @pytest.mark.parametrize("name", ["macro-recall", "macro-balanced-accuracy"])

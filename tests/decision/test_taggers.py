@@ -52,3 +52,15 @@ def test_a_rule_that_is_learned_later(corpus, tmp_path):
     again = Tagger.load(tmp_path / "model")
     np.testing.assert_array_equal(again.decide(corpus, 2).ids, tagger.decide(corpus, 2).ids)
     assert isinstance(tagger.set_decision(None).decision_, TopK)
+
+
+def test_the_answer_takes_the_place_of_the_shortlists(tagger, corpus, monkeypatch):
+    made = []
+
+    def candidates(self, *args):
+        made.append(self.rank(corpus, 20))
+        return made[-1]
+
+    monkeypatch.setattr(Tagger, "candidates", candidates)
+    assert tagger.decide(corpus, 2, BlockCoordinateAscent()) is made[0]
+    assert made[0].k == 2

@@ -10,8 +10,10 @@ from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import (
     jpv,
     label_costs,
+    read_caps,
     read_costs,
     read_propensities,
+    read_weights,
     write_propensities,
 )
 
@@ -132,6 +134,22 @@ def test_files_that_are_not_of_these_labels(tmp_path):
     (tmp_path / "costs.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="UTF-8"):
         read_costs(tmp_path / "costs.txt", LABELS)
+
+
+def test_caps_and_weights(tmp_path):
+    (tmp_path / "caps.tsv").write_text("dog\t3\nQ1\t0\n", encoding="utf-8")
+    assert read_caps(tmp_path / "caps.tsv", LABELS).tolist() == [0, 3, np.inf]
+    np.save(tmp_path / "caps.npy", np.array([1, 2, 3]))
+    assert read_caps(tmp_path / "caps.npy", LABELS).tolist() == [1, 2, 3]
+    (tmp_path / "caps.tsv").write_text("dog\t-3\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"expected caps from 0 to inf, found -3\.0 for 'dog'"):
+        read_caps(tmp_path / "caps.tsv", LABELS)
+    for name in ("weights.tsv", "weights.txt"):
+        text = "dog\t-3\ncat\t2\t.5\n" if name == "weights.tsv" else "2 .5\n-3\n1\n"
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        weights, offsets = read_weights(tmp_path / name, LABELS)
+        assert weights.tolist() == [2, -3, 1]
+        assert offsets.tolist() == [0.5, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["p.npy", "p.tsv"])

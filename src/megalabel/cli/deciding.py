@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from megalabel import store
 from megalabel.base import Decision, clone
 from megalabel.cli import output
-from megalabel.cli.models import Json, Seed, SkipBad, Threads, read, use_threads
-from megalabel.data import Corpus, Ranking
+from megalabel.cli.models import Json, Seed, SkipBad, Threads, read, settings_of, use_threads
+from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.truth import hits
 from megalabel.decision import (
     BlockCoordinateAscent,
@@ -23,10 +24,19 @@ from megalabel.decision import (
     measure,
     pareto,
 )
+from megalabel.decision.metric import metric_of
+from megalabel.decision.shortlists import expected_value, label_sums
 from megalabel.errors import ParameterError
+from megalabel.labels import read_caps, read_propensities, read_weights
 from megalabel.tagger import Tagger
 
-_METHODS = ("ascent", "frank-wolfe", "online", "weighted", "top")
+_METHODS: dict[str, type[Decision]] = {
+    "ascent": BlockCoordinateAscent,
+    "frank-wolfe": FrankWolfe,
+    "online": Online,
+    "weighted": Weighted,
+    "top": TopK,
+}
 
 
 def decide(
@@ -38,19 +48,36 @@ def decide(
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels a text.")] = 5,
     method: Annotated[str, typer.Option(help=f"{', '.join(_METHODS)}.")] = "ascent",
     weight: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Of the metric; the rest is P@k's.")
-    ] = 1.0,
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Of the metric, 1 by default; the rest is P@k's."),
+    ] = None,
     weights: Annotated[
-        str, typer.Option(help="For weighted: power-law, logarithm, inverse-propensity …")
-    ] = "power-law",
+        str | None,
+        typer.Option(help="For weighted: power-law, logarithm, inverse-propensity …, or a file."),
+    ] = None,
+    propensities: Annotated[
+        str | None,
+        typer.Option(help="For inverse-propensity: a model by name (jpv-amazon …), or a file."),
+    ] = None,
     budget: Annotated[
-        str, typer.Option(help="What k means: exactly, at-most or expected.")
-    ] = "exactly",
-    cap: Annotated[int | None, typer.Option(min=0, help="At most so many texts a label.")] = None,
+        str | None, typer.Option(help="What k means: exactly, at-most or expected.")
+    ] = None,
+    cap: Annotated[
+        str | None,
+        typer.Option(help="At most so many texts a label: a number, or a file of label, tab, cap."),
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="For top: the least probability.")
     ] = None,
     candidates: Annotated[int, typer.Option(min=1, help="Labels of a text to consider.")] = 100,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Another parameter of the method (exponent=0.3); may be repeated.",
+        ),
+    ] = None,
     curve: Annotated[
         bool, typer.Option("--pareto", help="Show what the metric costs in P@k.")
     ] = False,
@@ -73,60 +100,44 @@ def decide(
     use_threads(threads)
     if save is not None:
         store.check_target(save)
-    rules: dict[str, Decision] = {
-        "ascent": BlockCoordinateAscent(
-            metric, candidates=candidates, weight=weight, budget=budget, caps=cap, seed=seed
-        ),
-        "frank-wolfe": FrankWolfe(
-            metric, k, candidates=candidates, weight=weight, budget=budget, caps=cap, seed=seed
-        ),
-        "online": Online(metric, candidates=candidates, weight=weight, budget=budget, caps=cap),
-        "weighted": Weighted(weights, candidates=candidates, budget=budget, caps=cap),
-        "top": TopK(threshold, caps=cap, candidates=candidates),
-    }
-    if method not in rules:
-        raise ParameterError(f"--method must be one of {', '.join(rules)}, not {method!r}")
-    by_metric = {"ascent", "frank-wolfe", "online"}
-    fits = {
-        "--weight": (weight != 1, by_metric),
-        "--weights": (weights != "power-law", {"weighted"}),
-        "--budget": (budget != "exactly", by_metric | {"weighted"}),
-        "--threshold": (threshold is not None, {"top"}),
-        "--pareto": (curve, {"ascent"}),
-    }
-    for option, (given, methods) in fits.items():
-        if given and method not in methods:
-            raise ParameterError(
-                f"{option} is for --method {' or '.join(sorted(methods))}, not for {method}"
-            )
-    if curve and (out is not None or save is not None or weight != 1):
+    if method not in _METHODS:
+        raise ParameterError(f"--method must be one of {', '.join(_METHODS)}, not {method!r}")
+    if curve and method != "ascent":
+        raise ParameterError(f"--pareto is for --method ascent, not for {method}")
+    if curve and (out is not None or save is not None or weight is not None):
         raise ParameterError("--pareto shows a curve over weights, without --weight, --out, --save")
-    rule = rules[method]
-    rules["ascent"].check_parameters()  # the metric, whatever the method
-    rule.check_parameters()
+    metric_of(metric)  # a good one, whatever the method
     tagger = Tagger.load(model)
+    always = {"metric": metric, "k": k, "candidates": candidates, "seed": seed}
+    asked = {
+        "weight": weight,
+        "weights": weights,
+        "propensities": propensities,
+        "budget": budget,
+        "cap": cap,
+        "threshold": threshold,
+    }
+    rule = _rule(method, always, asked, settings_of(settings), tagger.labels)
     corpus = read(folder, part, skip_bad)
-    ranking = tagger.candidates(corpus, rules["ascent"], k)  # what any of them is measured by
+    # what any of them is measured by
+    ranking = tagger.candidates(corpus, BlockCoordinateAscent(candidates=candidates), k)
     known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
     if curve:
-        found = pareto(
-            ranking,
-            k,
-            metric,
-            truth=known,
-            candidates=candidates,
-            budget=budget,
-            caps=cap,
-            seed=seed,
-        )
+        options = {n: v for n, v in rule.get_params().items() if n not in ("metric", "weight")}
+        found = pareto(ranking, k, metric, truth=known, **options)
         if as_json:
             output.show_json(found.to_dict())
         else:
             output.console.print(str(found))
         return
     if rule.learns:
-        rule.fit(ranking, None, (tagger.label_counts_, tagger.n_texts_))
-    decided = rule.apply(ranking, k)
+        targets = None if known is None else known.targets
+        rule.fit(ranking, targets, (tagger.label_counts_, tagger.n_texts_))
+    # the answer takes the place of the shortlists, so all else that they tell comes first
+    positives = label_sums(ranking)[0]
+    table = {"top": _values(TopK().apply(ranking, k), positives, known, metric, k)}
+    decided = rule.apply(ranking, k, overwrite=True)
+    table[method] = _values(decided, positives, known, metric, k)
     if out is not None:
         with out.open("w", encoding="utf-8") as lines:
             for tags in decided.tags():
@@ -135,10 +146,6 @@ def decide(
     if save is not None:
         tagger.decision, tagger.decision_ = clone(rule), rule
         tagger.save(save)
-    table = {
-        name: _values(given, ranking, known, metric, k)
-        for name, given in (("top", TopK().apply(ranking, k)), (method, decided))
-    }
     if as_json:
         output.show_json({"k": k, "metric": metric, "texts": len(corpus), **table})
         return
@@ -147,14 +154,57 @@ def decide(
     output.show_table(f"{model} on {corpus.source['path']}", ["%", *columns], rows)
 
 
+def _rule(
+    method: str,
+    always: dict[str, Any],
+    asked: dict[str, Any],
+    settings: dict[str, Any],
+    labels: LabelSet,
+) -> Decision:
+    """The rule of a method: with what it takes of options that `always` have a value, all options
+    that were `asked` for, if not None, and other settings."""
+    for name in settings:
+        option = "cap" if name == "caps" else name
+        if option in always or option in asked:
+            raise ParameterError(f"--set {name}: there is --{option}")
+    rule = _METHODS[method]()
+    parameters = {name: always[name] for name in rule.parameter_names() if name in always}
+    for option, value in asked.items():
+        if value is None:
+            continue
+        name = "caps" if option == "cap" else option
+        if name not in rule.parameter_names():
+            others = [m for m, kind in _METHODS.items() if name in kind.parameter_names()]
+            raise ParameterError(
+                f"--{option} is for --method {' or '.join(others)}, not for {method}"
+            )
+        parameters |= _value_of(name, value, labels)
+    rule.set_params(**parameters, **settings).check_parameters()
+    return rule
+
+
+def _value_of(name: str, value: Any, labels: LabelSet) -> dict[str, Any]:
+    """A parameter as it was given, or what the file of that name holds."""
+    if name == "caps":
+        if not value.isdecimal() and not Path(value).is_file():
+            raise ParameterError(f"--cap takes a number of texts or a file, not {value!r}")
+        return {name: int(value) if value.isdecimal() else read_caps(value, labels)}
+    if name == "propensities" and Path(value).is_file():
+        return {name: read_propensities(value, labels)}
+    if name == "weights" and Path(value).is_file():
+        given, offsets = read_weights(value, labels)
+        return {name: given, "offsets": offsets}
+    return {name: value}
+
+
 def _values(
-    decided: Ranking, ranking: Ranking, truth: Corpus | None, metric: str, k: int
+    decided: Ranking, positives: np.ndarray, truth: Corpus | None, metric: str, k: int
 ) -> dict[str, float]:
     """What is expected of decided labels, and what they are where the truth is known."""
-    cells = max(1, k * len(ranking))
+    cells = max(1, k * len(decided))
     values = {
         f"expected P@{k}": float(decided.scores[decided.present].sum(dtype="float64")) / cells,
-        f"expected {metric}": measure(decided, ranking, metric),
+        f"expected {metric}": expected_value(decided, positives, metric_of(metric)),
     }
     if truth is not None:
         values |= {

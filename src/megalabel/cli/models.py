@@ -210,17 +210,22 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
 
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
     """The tagger that the options ask for."""
-    parameters: dict[str, Any] = {"seed": seed}
+    tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
+    for part in (tagger, *tagger.get_params().values()):
+        if isinstance(part, megalabel.base.Component):
+            part.check_parameters()
+    return tagger
+
+
+def settings_of(settings: list[str] | None) -> dict[str, Any]:
+    """Parameters by name, from `key=value`."""
+    parameters: dict[str, Any] = {}
     for setting in settings or []:
         key, found, value = setting.partition("=")
         if not found:
             raise ParameterError(f"--set takes key=value, not {setting!r}")
         parameters[key.replace(".", "__")] = _value_of(value)
-    tagger = systems.create(system, **parameters)
-    for part in (tagger, *tagger.get_params().values()):
-        if isinstance(part, megalabel.base.Component):
-            part.check_parameters()
-    return tagger
+    return parameters
 
 
 def shard_of(text: str) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from megalabel.decision.shortlists import (
     check_budget,
     choices,
     chosen_ranking,
-    chosen_rows,
     in_blocks,
     label_sums,
     largest,
@@ -31,44 +30,19 @@ from megalabel.decision.shortlists import (
     price_of,
     row_blocks,
     unpacked,
-    width_of,
 )
 from megalabel.progress import progress
 
 _LABEL = np.dtype([("hits", "f8"), ("given", "i4"), ("positives", "f4")])  # as in the native core
 
 
-class Ascent:
-    """What block coordinate ascent came to: the choices, held as a bit a candidate.
+class Ascent(NamedTuple):
+    """What block coordinate ascent came to."""
 
-    Parameters
-    ----------
-    shortlists : Ranking
-        What was decided on.
-    chosen : list of uint8 arrays
-        Which candidates were chosen.
-    k : int, optional
-        The most labels a text can have; None: what any text has.
-    values : list of float
-        The expected objective at the start and after each pass over the texts.
-    """
-
-    def __init__(
-        self, shortlists: Ranking, chosen: list[np.ndarray], k: int | None, values: list[float]
-    ) -> None:
-        self.values = values
-        self._shortlists, self._chosen = shortlists, chosen
-        self._width = width_of(shortlists, chosen, k)
-
-    @property
-    def ranking(self) -> Ranking:
-        """The labels decided on, all at once."""
-        return chosen_ranking(self._shortlists, list(self._chosen), self._width)
-
-    def batches(self) -> Iterator[Ranking]:
-        """The same some thousand texts at a time, for answers that are written as they come."""
-        for rows, part in zip(row_blocks(self._shortlists), self._chosen, strict=True):
-            yield chosen_rows(self._shortlists[rows], part, self._width)
+    ranking: Ranking
+    """The labels decided on."""
+    values: list[float]
+    """The expected objective at the start and after each pass over the texts."""
 
 
 class BlockCoordinateAscent(Shortlisted):
@@ -147,15 +121,15 @@ class BlockCoordinateAscent(Shortlisted):
         self.tolerance = tolerance
         self.seed = seed
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with, within the budget of k a text."""
-        chosen, _ = self._decide(ranking, k)
-        return chosen_ranking(ranking, chosen, None if self._expected else k)
+        return self.run(ranking, k, overwrite=overwrite).ranking
 
-    def run(self, ranking: Ranking, k: int) -> Ascent:
-        """Decide, and say how the expected objective rose; the answer at once or in batches."""
+    def run(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ascent:
+        """Decide as `apply`, and say how the expected objective rose."""
         chosen, values = self._decide(ranking, k)
-        return Ascent(ranking, chosen, None if self._expected else k, values)
+        width = None if self._expected else k
+        return Ascent(chosen_ranking(ranking, chosen, width, overwrite=overwrite), values)
 
     def _decide(self, ranking: Ranking, k: int) -> tuple[list[np.ndarray], list[float]]:
         self.check_parameters()
@@ -213,7 +187,7 @@ class _State:
         self.labels = own_pages(len(ranking.labels), _LABEL)
         self.positives = own_pages(len(ranking.labels), np.float64)
         if not is_coverage(metric):
-            self.positives[:] = label_sums(ranking, ranking.scores, None)[0]
+            self.positives[:] = label_sums(ranking)[0]
             self.labels["positives"] = self.positives
         self._caps = np.zeros(0, np.int32) if caps is None else caps
         self._call = self._differences if metric.number < 0 else None
@@ -261,16 +235,17 @@ class _State:
 
     def recount(self) -> float:
         """Take the entries from the choices, as updates leave rounding errors; the objective."""
-        outcome = label_sums(self.ranking, self.ranking.scores, self.chosen)
-        self.labels["hits"], self.labels["given"] = outcome
-        n, m = len(self.ranking), len(self.ranking.labels)
-        if not n or not m:
+        hits, given = self.labels["hits"], self.labels["given"]
+        hits[:] = given[:] = 0
+        for part, rows in zip(self.chosen, row_blocks(self.ranking), strict=True):
+            ids, scores = self.ranking.ids[rows], self.ranking.scores[rows]
+            _native.decision_recount(ids, scores, part, self._bytes())
+        n, precise = len(self.ranking), self.linear * float(hits.sum())
+        if not n:
             return 0.0
         if is_coverage(self.metric):
-            value = self._coverage()
-        else:
-            value = self.metric.total(outcome, self.positives, n)
-        return float(self.linear * outcome[0].sum() + self.scale * value)
+            return precise + self.scale * self._coverage()
+        return precise + self.scale * self.metric.total(hits, given, self.positives, n)
 
     def _coverage(self) -> float:
         self.labels["hits"] = self.labels["positives"] = 0

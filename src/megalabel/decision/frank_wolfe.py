@@ -187,43 +187,42 @@ class FrankWolfe(Shortlisted):
         single = (-problem.missing(outcomes[0]), problem.value(at), rules[0])
         self.values_ = [single[1]]
         smoothing, failures, part = 1.0, 0, 1.0
+        patience = _PATIENCE if problem.caps is None else _CAPPED_PATIENCE
         with progress("learning rules", self.iterations) as bar:
             for _ in range(self.iterations):
                 slopes = problem.slopes(at, smoothing)
                 worst = problem.worst(slopes, outcomes)
                 share = min(shares[worst], part)
-                left = problem.caps
-                if left is not None and self.randomised:
-                    left = problem.left(at, outcomes[worst], share)
+                left = problem.left(at, outcomes[worst], share) if self.randomised else problem.caps
                 rule = problem.best_rule(slopes, left)
                 del slopes  # large, and of no more use
                 to = problem.outcome(rule)
                 if not self.randomised:
                     found = (-problem.missing(to), problem.value(to), rule)
                     single = max(single, found, key=lambda one: one[:2])
-                # with caps the new rule takes a share of the worst from the start: it was made for
-                # the room that the others leave
+                # the new rule takes a share of all others; with caps only of the worst, as it was
+                # made for the room that the others leave
                 start, longest = (at, 1.0) if left is None else (outcomes[worst], share)
                 fuller = problem.missing(outcomes[worst]) - problem.missing(to)
                 length, value = problem.best_step(at, start, to, longest, whole=fuller > 0)
                 bar.advance()
                 if fuller < 0 or (fuller == 0 and value - self.values_[-1] <= self.tolerance):
                     failures += 1
-                    if failures == (_PATIENCE if left is None else _CAPPED_PATIENCE):
+                    if failures == patience:
                         break
                     smoothing, part = smoothing / 1000, part / 2
                     continue
                 failures, smoothing = 0, smoothing / 2
                 rules.append(rule)
                 outcomes.append(to)
+                shares = np.append(shares, 0.0)
                 if left is None:
                     problem.move(at, at, to, length)
-                    shares = np.append(shares * (1 - length), length)
+                    shares *= 1 - length
+                    shares[-1] = length
                     # the rule that has become the worst hands on its share, often all of it: fewer
                     # steps, and fewer rules to keep
                     length, value = problem.best_step(at, outcomes[worst], to, shares[worst])
-                else:
-                    shares = np.append(shares, 0.0)
                 problem.move(at, outcomes[worst], to, length)
                 shares[[worst, -1]] += -length, length
                 self.values_.append(value)
@@ -239,7 +238,7 @@ class FrankWolfe(Shortlisted):
         self.shares_ = shares / shares.sum()
         return self
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with; a k other than in fit keeps the rules, if not their price."""
         self.check_fitted()
         check_budget(ranking, k)
@@ -254,7 +253,8 @@ class FrankWolfe(Shortlisted):
             self.shares_,
             self.seed,
         )
-        return chosen_ranking(ranking, in_blocks(ranking, chosen), None if expected else k)
+        width = None if expected else k
+        return chosen_ranking(ranking, in_blocks(ranking, chosen), width, overwrite=overwrite)
 
     @property
     def _floor(self) -> float:
@@ -303,7 +303,7 @@ class _Problem:
         self.linear, self.scale = (1 - rule.weight) / rule.k, rule.weight / max(1, m)
         if Y is None:
             self.values = ranking.scores
-            self.positives = label_sums(ranking, ranking.scores, None)[0] / self.n
+            self.positives = label_sums(ranking)[0] / self.n
         else:
             self.values = hits(ranking, Y).view(np.uint8)
             known = (Y.data > 0) & (Y.indices < m)
@@ -378,7 +378,7 @@ class _Problem:
         for rows in row_blocks(self.ranking):
             candidates = with_room.take(self.ranking.ids[rows], mode="clip").sum(axis=1)
             most += int(np.minimum(candidates, self.width).sum())
-        wanted = label_sums(self.ranking, self.ranking.scores, None)[1]
+        wanted = label_sums(self.ranking)[1]
         return most if np.minimum(self.caps, wanted).sum() >= most else 0
 
     def missing(self, outcome: np.ndarray) -> int:
@@ -392,10 +392,11 @@ class _Problem:
         keys = [(self.missing(o), -float(np.einsum("ij,ij", slopes, o))) for o in outcomes]
         return max(range(len(keys)), key=keys.__getitem__)
 
-    def left(self, at: np.ndarray, replaced: np.ndarray, share: float) -> np.ndarray:
-        """The caps of a rule that takes a share of another: the room that the rest leaves, which is
-        more where other rules cannot fill it."""
-        assert self.caps is not None
+    def left(self, at: np.ndarray, replaced: np.ndarray, share: float) -> np.ndarray | None:
+        """The caps of a rule that takes a share of another, if there are any: the room that the
+        rest leaves, which is more where other rules cannot fill it."""
+        if self.caps is None:
+            return None
         room = self.caps - self.n * (at[1] - share * replaced[1])
         found: np.ndarray = np.clip(room / share + _BEYOND, 0, self.n).astype(np.int32)
         return found

@@ -67,11 +67,13 @@ class Metric:
             )
         return np.ascontiguousarray(np.broadcast_to(values, np.shape(tp)))
 
-    def total(self, outcome: np.ndarray, positives: np.ndarray, rows: float = 1.0) -> float:
+    def total(
+        self, hits: np.ndarray, given: np.ndarray, positives: np.ndarray, rows: float = 1.0
+    ) -> float:
         """The sum of all labels' values, from sums over rows as `entries` takes them."""
         return sum(
-            float(self(*entries(outcome[:, part], positives[part], rows)).sum())
-            for part in label_blocks(len(positives))
+            float(self(*entries(np.array([hits[p], given[p]]), positives[p], rows)).sum())
+            for p in label_blocks(len(positives))
         )
 
     def gradient(

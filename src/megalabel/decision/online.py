@@ -95,11 +95,18 @@ class Online(Shortlisted):
         self.caps = caps
         self.smoothing = smoothing
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels of the next texts, whose truth stays unknown: their probabilities count."""
-        return self.follow(ranking, k)
+        return self.follow(ranking, k, overwrite=overwrite)
 
-    def follow(self, ranking: Ranking, k: int, truth: Corpus | csr_matrix | None = None) -> Ranking:
+    def follow(
+        self,
+        ranking: Ranking,
+        k: int,
+        truth: Corpus | csr_matrix | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Ranking:
         """The labels of the next texts, each of whose truth is learned after it is decided."""
         self.check_parameters()
         check_budget(ranking, k)
@@ -138,7 +145,7 @@ class Online(Shortlisted):
             chosen.append(given)
         self.labels_ = labels
         self.seen_ += len(ranking)
-        return chosen_ranking(ranking, chosen, k)
+        return chosen_ranking(ranking, chosen, k, overwrite=overwrite)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the confusion entries back."""

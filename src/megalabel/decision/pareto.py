@@ -13,6 +13,7 @@ from megalabel.data import Corpus, Ranking
 from megalabel.data.truth import hits, label_matrix
 from megalabel.decision.ascent import BlockCoordinateAscent
 from megalabel.decision.metric import Function, Metric, measure, metric_of
+from megalabel.decision.shortlists import expected_value, label_sums
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 
@@ -90,6 +91,7 @@ def pareto(
     named = metric_of(metric)
     if truth is not None:
         truth = label_matrix(truth, ranking.labels)
+    positives = label_sums(ranking)[0]
     points = []
     for weight in weights:
         rule = BlockCoordinateAscent(metric, weight=weight, **options)
@@ -98,7 +100,7 @@ def pareto(
         point = Point(
             float(weight),
             float(decided.scores[decided.present].sum(dtype=np.float64)) / cells,
-            measure(decided, ranking, named),
+            expected_value(decided, positives, named),
         )
         if truth is not None:
             found = float(hits(decided, truth).sum()) / cells

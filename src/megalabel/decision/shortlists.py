@@ -14,7 +14,7 @@ import numpy as np
 from megalabel import _native
 from megalabel.base import Check, Decision, instance, integer, one_of
 from megalabel.data import Ranking
-from megalabel.decision.metric import Metric
+from megalabel.decision.metric import Metric, is_coverage
 from megalabel.errors import ParameterError, ShapeError
 
 BUDGETS = ("exactly", "at-most", "expected")
@@ -46,7 +46,10 @@ def check_budget(ranking: Ranking, k: int) -> None:
         raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
     for rows in row_blocks(ranking):
         scores = ranking.scores[rows]
-        if not ((scores >= 0) & (scores <= 1) | (ranking.ids[rows] >= len(ranking.labels))).all():
+        fine = scores >= 0
+        fine &= scores <= 1
+        fine |= ranking.ids[rows] >= len(ranking.labels)
+        if not fine.all():
             raise ParameterError(
                 "scores must be probabilities from 0 to 1 to decide on; calibrate the tagger"
             )
@@ -78,37 +81,38 @@ def own_pages(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.frombuffer(pages, dtype, count).reshape(shape)
 
 
-def chosen_ranking(ranking: Ranking, chosen: list[np.ndarray], k: int | None = None) -> Ranking:
-    """The chosen candidates of a shortlist as a ranking, best first, k wide.
+def chosen_ranking(
+    ranking: Ranking, chosen: list[np.ndarray], k: int | None, *, overwrite: bool
+) -> Ranking:
+    """The chosen candidates of a shortlist as a ranking, best first; k wide, or as any row needs.
 
-    Empties `chosen` on the way: there is never more than the answer.
+    Empties `chosen` on the way. With `overwrite` the shortlist becomes the answer, unless its
+    arrays are read-only.
     """
-    width = width_of(ranking, chosen, k)
-    # not filled at once: memory counts when it is first written to
-    ids = np.empty((len(ranking), width), np.int32)
-    scores = np.empty((len(ranking), width), np.float32)
+    if k is None:
+        k = max((int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen), default=1)
+    n, width = len(ranking), min(k, ranking.k)
+    answer = ranking
+    if not (overwrite and ranking.ids.flags.writeable and ranking.scores.flags.writeable):
+        # not filled at once: memory counts when it is first written to
+        empty = np.empty((n, width), np.int32), np.empty((n, width), np.float32)
+        answer = Ranking(*empty, ranking.labels)
+    # where the answer is put: at the front, where the shortlist has been read already
+    ids = answer.ids.reshape(-1)[: n * width].reshape(n, width)
+    scores = answer.scores.reshape(-1)[: n * width].reshape(n, width)
     for rows in row_blocks(ranking):
-        part = chosen_rows(ranking[rows], chosen.pop(0), width)
-        ids[rows], scores[rows] = part.ids, part.scores
-    return Ranking(ids, scores, ranking.labels)
-
-
-def width_of(ranking: Ranking, chosen: list[np.ndarray], k: int | None) -> int:
-    """How many labels a row of the answer has room for: k, or as many as any row was given."""
-    if k is not None:
-        return min(k, ranking.k)
-    return max((int(_ONES[part].sum(axis=1).max(initial=1)) for part in chosen), default=1)
-
-
-def chosen_rows(ranking: Ranking, chosen: np.ndarray, width: int) -> Ranking:
-    """The chosen candidates of one block of rows."""
-    mask = unpacked(chosen, ranking.k)
-    # candidates are in order, so choices are
-    places = np.arange(width) < _ONES[chosen].sum(axis=1)[:, None]
-    ids = np.full(places.shape, len(ranking.labels), np.int32)
-    scores = np.full(places.shape, -np.inf, np.float32)
-    ids[places], scores[places] = ranking.ids[mask], ranking.scores[mask]
-    return Ranking(ids, scores, ranking.labels)
+        part = chosen.pop(0)
+        mask = unpacked(part, ranking.k)
+        found = ranking.ids[rows][mask], ranking.scores[rows][mask]
+        ids[rows], scores[rows] = len(ranking.labels), -np.inf
+        # candidates are in order, so choices are
+        places = np.arange(width) < _ONES[part].sum(axis=1)[:, None]
+        ids[rows][places], scores[rows][places] = found
+    if answer is ranking:
+        answer.scores = scores.copy()
+        del scores  # and with it the shortlist's, before there is a second copy
+        answer.ids = ids.copy()
+    return answer
 
 
 def choices(ranking: Ranking) -> list[np.ndarray]:
@@ -122,16 +126,26 @@ def in_blocks(ranking: Ranking, chosen: np.ndarray) -> list[np.ndarray]:
     return [chosen[rows] for rows in row_blocks(ranking)]
 
 
-def label_sums(ranking: Ranking, values: np.ndarray, chosen: list[np.ndarray] | None) -> np.ndarray:
-    """For each label, over the chosen candidates (or all): the sum of values, and how many; (2, m).
-
-    Values are float32, or 0 and 1 as uint8.
-    """
+def label_sums(ranking: Ranking) -> np.ndarray:
+    """The sum of each label's scores, and how many they are; (2, labels)."""
     sums = own_pages((len(ranking.labels), 2), np.float64)
-    for number, rows in enumerate(row_blocks(ranking)):
-        some = np.zeros((0, 0), np.uint8) if chosen is None else chosen[number]
-        _native.decision_sums(ranking.ids[rows], values[rows], some, sums)
+    everything = np.zeros((0, 0), np.uint8)
+    for rows in row_blocks(ranking):
+        _native.decision_sums(ranking.ids[rows], ranking.scores[rows], everything, sums)
     return sums.T
+
+
+def expected_value(decided: Ranking, positives: np.ndarray, metric: Metric) -> float:
+    """What a metric of decided labels is by their own probabilities, where `positives` are the sums
+    over texts of all probabilities of each label; as `measure` has it of whole shortlists."""
+    m = max(1, len(positives))
+    if is_coverage(metric):
+        with np.errstate(divide="ignore"):
+            missed = np.log1p(-np.minimum(decided.scores, 1))
+        all_missed = label_sums(Ranking(decided.ids, missed, decided.labels))[0]
+        return float(-np.expm1(all_missed).sum()) / m
+    hits, given = label_sums(decided)
+    return metric.total(hits, given, positives, max(1, len(decided))) / m
 
 
 def caps_of(caps: int | np.ndarray | None, ranking: Ranking) -> np.ndarray | None:

@@ -68,14 +68,14 @@ class TopK(Decision):
         """How many labels a text must be ranked: k, and with caps the candidates."""
         return k if self.caps is None else max(k, self.candidates)
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with, at most k a row, best first."""
         self.check_parameters()
         if k < 1:
             raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
         caps = caps_of(self.caps, ranking)
         if caps is not None:
-            return self._capped(ranking, k, caps)
+            return self._capped(ranking, k, caps, overwrite)
         top = ranking.top(k)
         if self.threshold is None:
             return top
@@ -84,12 +84,12 @@ class TopK(Decision):
         ids = np.where(cut, len(top.labels), top.ids)
         return Ranking(ids, np.where(cut, -np.inf, top.scores), top.labels)
 
-    def _capped(self, ranking: Ranking, k: int, caps: np.ndarray) -> Ranking:
+    def _capped(self, ranking: Ranking, k: int, caps: np.ndarray, overwrite: bool) -> Ranking:
         if self.at_least:
             raise ParameterError("at_least cannot be promised with caps: a label may be full")
         floor = -np.inf if self.threshold is None else np.nextafter(self.threshold, -1)
         chosen, _ = assign(ranking, plain_rule(ranking), caps, k, floor)
-        return chosen_ranking(ranking, chosen, k)
+        return chosen_ranking(ranking, chosen, k, overwrite=overwrite)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """There is nothing to take back."""

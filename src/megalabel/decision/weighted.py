@@ -27,7 +27,7 @@ from megalabel.decision.shortlists import (
     price_of,
     row_blocks,
 )
-from megalabel.errors import ShapeError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel, label_propensities
 
 _NAMES = (
@@ -128,6 +128,9 @@ class Weighted(Shortlisted):
         the ranking's probabilities.
         """
         self.check_parameters()
+        by_propensity = isinstance(self.weights, str) and self.weights == "inverse-propensity"
+        if self.propensities is not None and not by_propensity:
+            raise ParameterError('propensities are for weights="inverse-propensity"')
         m = len(ranking.labels)
         offsets = np.zeros(m) if self.offsets is None else np.asarray(self.offsets)
         if isinstance(self.weights, np.ndarray):
@@ -158,7 +161,7 @@ class Weighted(Shortlisted):
             return 1 / prior, offsets
         return 1 / prior + 1 / (1 - prior), offsets - 1 / (1 - prior)
 
-    def apply(self, ranking: Ranking, k: int) -> Ranking:
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with, within the budget of k a text."""
         if isinstance(self.weights, np.ndarray) and not self.fitted:
             self.fit(ranking)
@@ -180,7 +183,7 @@ class Weighted(Shortlisted):
                 floor = price_of(rule_values(ranking, rule), k * len(ranking))
             found = choose(ranking, self.weights_, self.offsets_, width, floor)
             chosen = in_blocks(ranking, found)
-        return chosen_ranking(ranking, chosen, None if expected else k)
+        return chosen_ranking(ranking, chosen, None if expected else k, overwrite=overwrite)
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the weights back."""
@@ -222,7 +225,7 @@ def rule_sums(
     ranking: Ranking, values: np.ndarray, rule: np.ndarray, k: int, floor: float
 ) -> np.ndarray:
     """For each label, over the candidates that one rule (2, labels) of weights and offsets
-    chooses: the sum of values, as in `label_sums`, and how many; (2, labels)."""
+    chooses: the sum of values, float32 or 0 and 1 as uint8, and how many; (2, labels)."""
     sums = np.zeros((len(ranking.labels), 2))
     _native.decision_rule_sums(ranking.ids, ranking.scores, values, *rule, k, floor, sums)
     return sums.T
@@ -246,6 +249,6 @@ def _counts(
         return np.asarray(train_labels[0], np.float64), float(train_labels[1])
     m = len(ranking.labels)
     if Y is None:
-        return label_sums(ranking, ranking.scores, None)[0], float(len(ranking))
+        return label_sums(ranking)[0], float(len(ranking))
     known = (Y.data > 0) & (Y.indices < m)
     return np.bincount(Y.indices[known], minlength=m).astype(np.float64), float(Y.shape[0])

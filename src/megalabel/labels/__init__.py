@@ -2,8 +2,10 @@
 
 from megalabel.labels.costs import (
     label_costs,
+    read_caps,
     read_costs,
     read_propensities,
+    read_weights,
     write_propensities,
 )
 from megalabel.labels.growing import GrowingTree
@@ -33,7 +35,9 @@ __all__ = [
     "label_costs",
     "label_propensities",
     "label_vectors",
+    "read_caps",
     "read_costs",
     "read_propensities",
+    "read_weights",
     "write_propensities",
 ]

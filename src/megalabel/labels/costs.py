@@ -1,4 +1,5 @@
-"""What an error on a label costs: by name of a weighting, or from a file. Propensities likewise."""
+"""What an error on a label costs: by name of a weighting, or from a file. And other numbers of
+labels from files."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def read_costs(file: str | Path, labels: LabelSet) -> tuple[np.ndarray, np.ndarr
     ...     [costs.tolist() for costs in read_costs(file.name, LabelSet(["cat", "dog"]))]
     [[1.0, 2.5], [1.0, 1.0]]
     """
-    table = _read(Path(file), labels, "costs", columns=2, limits=(LOWEST, HIGHEST), others=1.0)
+    table = _read(Path(file), labels, "costs", limits=(LOWEST, HIGHEST), others=(1.0, 1.0))
     return table[:, 0], table[:, 1]
 
 
@@ -121,8 +122,45 @@ def read_propensities(file: str | Path, labels: LabelSet) -> np.ndarray:
     ...     read_propensities(file.name, LabelSet(["cat", "dog"])).tolist()
     [1.0, 0.5]
     """
-    table = _read(Path(file), labels, "propensities", columns=1, limits=(LOWEST, 1.0), others=None)
+    table = _read(Path(file), labels, "propensities", limits=(LOWEST, 1.0), others=(np.nan,))
     return table[:, 0]
+
+
+def read_caps(file: str | Path, labels: LabelSet) -> np.ndarray:
+    """How many texts labels may be given to, in the forms of `read_costs` with one number a label.
+
+    In a file with tabs, labels that are not named have no cap.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+    ...     _ = file.write("dog\\t20\\n")
+    ...     file.flush()
+    ...     read_caps(file.name, LabelSet(["cat", "dog"])).tolist()
+    [inf, 20.0]
+    """
+    return _read(Path(file), labels, "caps", limits=(0, np.inf), others=(np.inf,))[:, 0]
+
+
+def read_weights(file: str | Path, labels: LabelSet) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and offsets of labels for decisions, in the forms of `read_costs`.
+
+    The offset may be left out and is 0 then; labels that are not named in a file with tabs have
+    weight 1.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+    ...     _ = file.write("dog\\t2.5\\n")
+    ...     file.flush()
+    ...     [column.tolist() for column in read_weights(file.name, LabelSet(["cat", "dog"]))]
+    [[1.0, 2.5], [0.0, 0.0]]
+    """
+    most = float(np.finfo(np.float32).max)
+    table = _read(Path(file), labels, "weights", limits=(-most, most), others=(1.0, 0.0))
+    return table[:, 0], table[:, 1]
 
 
 def write_propensities(file: str | Path, propensities: np.ndarray, labels: LabelSet) -> None:
@@ -139,17 +177,13 @@ def _read(
     path: Path,
     labels: LabelSet,
     what: str,
-    columns: int,
     limits: tuple[float, float],
-    others: float | None,
+    others: tuple[float, ...],
 ) -> np.ndarray:
-    """Numbers of each label; `others` are those of labels that are not named, None to refuse."""
+    """Numbers of each label; `others` are those that are not given, NaN to ask for all labels."""
     if not path.is_file():
         raise DataError("no such file", file=path)
-    if path.suffix == ".npy":
-        table = _array(path, columns)
-    else:
-        table = _lines(path, labels, what, columns, others)
+    table = _array(path, others) if path.suffix == ".npy" else _lines(path, labels, what, others)
     if len(table) != len(labels):
         raise ShapeError(f"{path} has {what} of {len(table)} labels, but there are {len(labels)}")
     wrong = np.argwhere(~((table >= limits[0]) & (table <= limits[1])))
@@ -161,7 +195,8 @@ def _read(
     return table
 
 
-def _array(path: Path, columns: int) -> np.ndarray:
+def _array(path: Path, others: tuple[float, ...]) -> np.ndarray:
+    columns = len(others)
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -172,15 +207,14 @@ def _array(path: Path, columns: int) -> np.ndarray:
     given = array.reshape(len(array), -1)
     if not 1 <= given.shape[1] <= columns:
         raise ShapeError(f"{path} is {array.shape}: expected {wanted}")
-    table = np.ones((len(array), columns))
+    table = np.tile(others, (len(array), 1))
     table[:, : given.shape[1]] = given
     return table
 
 
-def _lines(
-    path: Path, labels: LabelSet, what: str, columns: int, others: float | None
-) -> np.ndarray:
+def _lines(path: Path, labels: LabelSet, what: str, others: tuple[float, ...]) -> np.ndarray:
     """Numbers by label where the first line has a tab, else by order."""
+    columns = len(others)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -190,11 +224,11 @@ def _lines(
     wanted = f"label, tab, {wanted}" if named else wanted
     places = _places(path, lines, labels, what) if named else np.arange(len(lines))
     unnamed = np.setdiff1d(np.arange(len(labels)), places)
-    if named and others is None and len(unnamed):
+    if named and np.isnan(others[0]) and len(unnamed):
         name = labels.name(unnamed[0])
         message = f"has no {what} of {len(unnamed)} of {len(labels)} labels, such as {name!r}"
         raise DataError(message, file=path)
-    table = np.full((len(labels) if named else len(lines), columns), others or 1.0)
+    table = np.tile(others, (len(labels) if named else len(lines), 1))
     for number, (place, line) in enumerate(zip(places, lines, strict=True), 1):
         numbers = line.partition("\t")[2] if named else line
         try:
