@@ -1,11 +1,14 @@
 """Linear classifiers, one-versus-all and along label trees: megalabel beside its peers.
 
     python benchmarks/linear.py --data FOLDER [--peers FOLDER] [--envs FOLDER]
-        [--ours ova tree ...] [--which pecos:xrl omikuji:collapse ...] [--runs 1]
+        [--ours dismec xr-linear ...] [--which pecos:xrl omikuji:collapse ...] [--runs 1]
+        [--labels 0.05]
 
 Each system is a process of its own, one after another, on the same features of one corpus: the
 tf-idf of its texts with min_df=2, or the features it comes with, in rows of unit length. With
-several runs the systems take turns and medians are shown.
+several runs the systems take turns and medians are shown. --labels takes a share of the labels, at
+random, and all rows: enough to compare one-versus-all, whose labels are each on their own, where
+all labels would take hours.
 
 PEERS is a folder of scripts `run_NAME.py --variant V` which train a peer on files in XC's text
 format and print what they measured as a line of JSON; ENVS/NAME/bin/python is the interpreter with
@@ -51,6 +54,7 @@ from megalabel.features import Precomputed, Tfidf
 
 OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named systems
     "dismec": ("dismec", {}),
+    "dismec, prune=0.08": ("dismec", {"prune": 0.08}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
     "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),
@@ -104,8 +108,8 @@ class Data:
     vector_of: Callable[[Any], csr_matrix]
 
 
-def load(folder: Path) -> Data:
-    """The corpus as every system gets it."""
+def load(folder: Path, share: float) -> Data:
+    """The corpus as every system gets it, with a share of its labels."""
     train, test = megalabel.read(folder, "train"), megalabel.read(folder, "test")
     texts = test.texts if train.features is None else None
     features = Precomputed() if texts is None else Tfidf(min_df=2)
@@ -114,11 +118,16 @@ def load(folder: Path) -> Data:
         queries = [X_test[i] for i in range(min(SINGLE_QUERIES, X_test.shape[0]))]
     else:
         queries = texts[:SINGLE_QUERIES].to_pylist()
+    Y, Y_test = ones(train.targets), ones(test.aligned(train.labels).targets)
+    if share < 1:
+        order = np.random.default_rng(0).permutation(Y.shape[1])
+        kept = np.sort(order[: round(share * len(order))])
+        Y, Y_test = csr_matrix(Y[:, kept]), csr_matrix(Y_test[:, kept])
     return Data(
         csr_matrix(X),
-        ones(train.targets),
+        Y,
         X_test,
-        ones(test.aligned(train.labels).targets),
+        Y_test,
         queries,
         (lambda row: row) if texts is None else (lambda text: features.transform([text])),
     )
@@ -131,11 +140,11 @@ def ones(targets: csr_matrix) -> csr_matrix:
     return kept
 
 
-def run_ours(name: str, corpus: Path, work: Path, threads: int) -> Result:
+def run_ours(args: argparse.Namespace) -> Result:
     """Train, save, load and ask one of our classifiers, in this process."""
-    data = load(corpus)
-    megalabel.set_threads(threads)
-    system, parameters = OURS[name]
+    data, work = load(args.data, args.labels), args.work
+    megalabel.set_threads(args.threads)
+    system, parameters = OURS[args.alone]
     classifier = systems.create(system, **parameters).classifier
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")
@@ -287,6 +296,7 @@ def main() -> None:
     parser.add_argument("--envs", type=Path, default=Path(".peers"), help="NAME/bin/python in it")
     parser.add_argument("--ours", nargs="*", choices=[*OURS], default=[*OURS])
     parser.add_argument("--which", nargs="*", metavar="NAME:VARIANT", default=PEERS)
+    parser.add_argument("--labels", type=float, default=1.0, help="a share of them")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=int, default=3600, help="seconds for a process")
@@ -294,7 +304,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:
-        print(json.dumps(run_ours(args.alone, args.data, args.work, args.threads)))
+        print(json.dumps(run_ours(args)))
         return
     which = args.which if args.peers else []
     if odd := [peer for peer in which if not re.fullmatch(r"[\w-]+:[\w-]+", peer)]:
@@ -303,7 +313,7 @@ def main() -> None:
     about = machine()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        data = load(args.data)
+        data = load(args.data, args.labels)
         if which:
             write(Corpus(features=data.X, targets=data.Y), work / "train.txt")
             write(Corpus(features=data.X_test, targets=data.Y_test), work / "test.txt")
@@ -319,6 +329,7 @@ def main() -> None:
             if system in OURS:
                 command = [sys.executable, Path(__file__).resolve(), "--data", args.data]
                 command += ["--alone", system, "--work", place, "--threads", args.threads]
+                command += ["--labels", args.labels]
                 result = launch(command, args)
                 if "held" in result:
                     result["memory"] = result.pop("peak") - result.pop("held")

@@ -218,13 +218,8 @@ megalabel::Queries queries_of(const In2<float>& rows, float bias) {
 }
 
 // `Weight` is what an entry keeps, `Shown` what NumPy sees it as.
-template <class Weight, class Shown>
-nb::tuple build_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<float> values,
-                       std::size_t width, In<std::int64_t> child_starts) {
-    auto built = without_gil([&] {
-        return megalabel::build_chunks<Weight>(span(starts), span(columns), span(values), width,
-                                               span(child_starts));
-    });
+template <class Shown, class Weight>
+nb::tuple to_numpy(megalabel::BuiltChunks<Weight> built) {
     nb::object gaps = built.wide_gaps.empty() ? nb::cast(to_numpy(std::move(built.narrow_gaps)))
                                               : nb::cast(to_numpy(std::move(built.wide_gaps)));
     auto* weights = new std::vector<Weight>(std::move(built.weights));
@@ -236,6 +231,25 @@ nb::tuple build_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<flo
         built.block_bits, gaps,
         Out<Shown>(reinterpret_cast<Shown*>(weights->data()), {weights->size()}, owner),
         to_numpy(std::move(built.scales)), to_numpy(std::move(built.biases)));
+}
+
+template <class Weight, class Shown>
+nb::tuple build_chunks(In<std::int64_t> starts, In<std::int32_t> columns, In<float> values,
+                       std::size_t width, In<std::int64_t> child_starts) {
+    return to_numpy<Shown>(without_gil([&] {
+        return megalabel::build_chunks<Weight>(span(starts), span(columns), span(values), width,
+                                               span(child_starts));
+    }));
+}
+
+template <class Weight, class Shown>
+nb::tuple join_chunks(const std::vector<LevelArrays>& arrays,
+                      const std::vector<In<std::int32_t>>& places) {
+    const auto parts = levels_of(arrays);
+    std::vector<std::span<const std::int32_t>> of_parts;
+    for (const auto& part : places) of_parts.push_back(span(part));
+    return to_numpy<Shown>(
+        without_gil([&] { return megalabel::join_chunks<Weight>(parts, of_parts); }));
 }
 
 template <class Rows>
@@ -641,6 +655,10 @@ NB_MODULE(_native, m) {
           "columns"_a, "values"_a, "width"_a, "child_starts"_a);
     m.def("build_chunks_int8", &build_chunks<std::int8_t, std::int8_t>, "starts"_a, "columns"_a,
           "values"_a, "width"_a, "child_starts"_a);
+    m.def("join_chunks_float32", &join_chunks<float, float>, "parts"_a, "places"_a);
+    m.def("join_chunks_float16", &join_chunks<megalabel::Half, std::uint16_t>, "parts"_a,
+          "places"_a);
+    m.def("join_chunks_int8", &join_chunks<std::int8_t, std::int8_t>, "parts"_a, "places"_a);
     m.def("score_pairs", &score_pairs<SparseArrays>);
     m.def("score_pairs", &score_pairs<In2<float>>);
     m.def("beam_search", &beam_search<SparseArrays>);

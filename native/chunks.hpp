@@ -182,45 +182,14 @@ struct BuiltChunks {
     }
 };
 
-// Chunks from the weights of all nodes, a row a node with rising columns; what comes to zero as a
-// Weight is left out. The work is cut into stripes: some neighbouring features of one parent, so
-// that a parent with very many children is many pieces.
-template <class Weight>
-BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
-                                 std::span<const std::int32_t> columns,
-                                 std::span<const float> values, std::size_t columns_count,
-                                 std::span<const std::int64_t> child_starts) {
-    constexpr std::size_t stripe_entries = std::size_t{1} << 21;
-    if (columns.size() != values.size())
-        throw std::invalid_argument("columns and values differ in length");
-    if (columns_count == 0 || columns_count > 0x7fffffff)
-        throw std::invalid_argument("the number of columns is outside 31 bits");
-    if (starts.empty() || child_starts.empty() || child_starts.front() != 0 ||
-        static_cast<std::size_t>(child_starts.back()) != starts.size() - 1 ||
-        !std::is_sorted(child_starts.begin(), child_starts.end()))
-        throw std::invalid_argument("child starts must rise from 0 to the number of nodes");
-    if (starts.front() != 0 || static_cast<std::size_t>(starts.back()) != columns.size() ||
-        !std::is_sorted(starts.begin(), starts.end()))
-        throw std::invalid_argument("row starts must rise from 0 to the number of entries");
-
-    BuiltChunks<Weight> built;
-    constexpr bool whole = std::is_same_v<Weight, std::int8_t>;
-    const auto bias = static_cast<std::int32_t>(columns_count - 1);
-    if (whole) {
-        built.scales.assign(starts.size() - 1, 0);
-        built.biases.assign(starts.size() - 1, 0);
-        for (std::size_t node = 0; node + 1 < starts.size(); ++node) {
-            for (auto e = static_cast<std::size_t>(starts[node]);
-                 e < static_cast<std::size_t>(starts[node + 1]); ++e) {
-                if (columns[e] == bias)
-                    built.biases[node] = values[e];
-                else
-                    built.scales[node] = std::max(built.scales[node], std::abs(values[e]));
-            }
-            built.scales[node] /= 127;
-        }
-    }
-
+// Makes chunks of what a source has: `entries(parent)`, about how many, and `visit(parent, first
+// feature, past the last, f)`, which calls f(child's place, feature, weight) for those of some
+// features, each feature's by rising children. What is visited at a time is a stripe: neighbouring
+// features of one parent with about `Source::stripe` entries, so that a parent with very many
+// children is many pieces.
+template <class Weight, class Source>
+void fill_chunks(std::span<const std::int64_t> child_starts, std::size_t columns_count,
+                 const Source& source, BuiltChunks<Weight>& built) {
     struct Stripe {
         std::size_t parent, section;
         std::size_t begin, end;  // features
@@ -231,41 +200,19 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
     const std::size_t sections = (columns_count - 1) / section_features + 1;
     std::int64_t most_children = 0;
     for (std::size_t p = 0; p < parents; ++p) {
-        const std::int64_t from = child_starts[p], to = child_starts[p + 1];
-        most_children = std::max(most_children, to - from);
-        const auto entries = static_cast<std::size_t>(starts[static_cast<std::size_t>(to)] -
-                                                      starts[static_cast<std::size_t>(from)]);
+        most_children = std::max(most_children, child_starts[p + 1] - child_starts[p]);
+        const std::size_t entries = source.entries(p);
         for (std::size_t section = 0; section < sections; ++section) {
             const std::size_t first = section * section_features;
             const std::size_t size = std::min(section_features, columns_count - first);
-            const std::size_t cuts = std::min(size, entries / sections / stripe_entries + 1);
+            const std::size_t cuts = std::min(size, entries / sections / Source::stripe + 1);
             for (std::size_t s = 0; s < cuts; ++s)
                 stripes.push_back(
                     {p, section, first + size * s / cuts, first + size * (s + 1) / cuts});
         }
     }
-
-    // Calls visit(child's place, feature, weight) for the entries of a stripe, node by node.
     auto for_entries = [&](const Stripe& stripe, auto&& visit) {
-        const auto first = static_cast<std::size_t>(child_starts[stripe.parent]);
-        const auto last = static_cast<std::size_t>(child_starts[stripe.parent + 1]);
-        const auto lowest = static_cast<std::int32_t>(stripe.begin);
-        for (std::size_t node = first; node < last; ++node) {
-            auto begin = columns.begin() + starts[node], end = columns.begin() + starts[node + 1];
-            if (lowest > 0) begin = std::lower_bound(begin, end, lowest);
-            for (; begin != end && static_cast<std::size_t>(*begin) < stripe.end; ++begin) {
-                if (*begin < lowest)
-                    throw std::invalid_argument("columns must be sorted and not negative");
-                if (whole && *begin == bias) continue;
-                Weight weight;
-                narrow(values[static_cast<std::size_t>(begin - columns.begin())],
-                       built.scales.empty() ? 1 : built.scales[node], weight);
-                if (widen(weight) != 0)
-                    visit(node - first, static_cast<std::size_t>(*begin), weight);
-            }
-            if (begin != end && stripe.end == columns_count)
-                throw std::invalid_argument("a column is outside the width");
-        }
+        source.visit(stripe.parent, stripe.begin, stripe.end, visit);
     };
     struct Scratch {
         std::vector<std::size_t> counts;  // of every feature; all zero between stripes
@@ -358,6 +305,187 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
     else
         fill(built.wide_gaps);
     built.set_row_starts(row_starts);
+}
+
+// The weights of all nodes, a row a node with rising columns; what comes to zero as a Weight is
+// left out.
+template <class Weight>
+struct WeightsByNode {
+    static constexpr std::size_t stripe = std::size_t{1} << 21;
+    std::span<const std::int64_t> starts;
+    std::span<const std::int32_t> columns;
+    std::span<const float> values;
+    std::size_t columns_count;
+    std::span<const std::int64_t> child_starts;
+    std::span<const float> scales;  // of each node, for whole numbers; otherwise empty
+
+    std::size_t entries(std::size_t parent) const {
+        return static_cast<std::size_t>(starts[child_starts[parent + 1]] -
+                                        starts[child_starts[parent]]);
+    }
+
+    template <class Visit>
+    void visit(std::size_t parent, std::size_t first_feature, std::size_t end_feature,
+               Visit&& f) const {
+        const auto first = static_cast<std::size_t>(child_starts[parent]);
+        const auto last = static_cast<std::size_t>(child_starts[parent + 1]);
+        const auto lowest = static_cast<std::int32_t>(first_feature);
+        const auto bias = static_cast<std::int32_t>(columns_count - 1);
+        for (std::size_t node = first; node < last; ++node) {
+            auto begin = columns.begin() + starts[node], end = columns.begin() + starts[node + 1];
+            if (lowest > 0) begin = std::lower_bound(begin, end, lowest);
+            for (; begin != end && static_cast<std::size_t>(*begin) < end_feature; ++begin) {
+                if (*begin < lowest)
+                    throw std::invalid_argument("columns must be sorted and not negative");
+                if (!scales.empty() && *begin == bias) continue;
+                Weight weight;
+                narrow(values[static_cast<std::size_t>(begin - columns.begin())],
+                       scales.empty() ? 1 : scales[node], weight);
+                if (widen(weight) != 0) f(node - first, static_cast<std::size_t>(*begin), weight);
+            }
+            if (begin != end && end_feature == columns_count)
+                throw std::invalid_argument("a column is outside the width");
+        }
+    }
+};
+
+// Chunks from the weights of all nodes.
+template <class Weight>
+BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
+                                 std::span<const std::int32_t> columns,
+                                 std::span<const float> values, std::size_t columns_count,
+                                 std::span<const std::int64_t> child_starts) {
+    if (columns.size() != values.size())
+        throw std::invalid_argument("columns and values differ in length");
+    if (columns_count == 0 || columns_count > 0x7fffffff)
+        throw std::invalid_argument("the number of columns is outside 31 bits");
+    if (starts.empty() || child_starts.empty() || child_starts.front() != 0 ||
+        static_cast<std::size_t>(child_starts.back()) != starts.size() - 1 ||
+        !std::is_sorted(child_starts.begin(), child_starts.end()))
+        throw std::invalid_argument("child starts must rise from 0 to the number of nodes");
+    if (starts.front() != 0 || static_cast<std::size_t>(starts.back()) != columns.size() ||
+        !std::is_sorted(starts.begin(), starts.end()))
+        throw std::invalid_argument("row starts must rise from 0 to the number of entries");
+
+    BuiltChunks<Weight> built;
+    const auto bias = static_cast<std::int32_t>(columns_count - 1);
+    if (std::is_same_v<Weight, std::int8_t>) {
+        built.scales.assign(starts.size() - 1, 0);
+        built.biases.assign(starts.size() - 1, 0);
+        for (std::size_t node = 0; node + 1 < starts.size(); ++node) {
+            for (auto e = static_cast<std::size_t>(starts[node]);
+                 e < static_cast<std::size_t>(starts[node + 1]); ++e) {
+                if (columns[e] == bias)
+                    built.biases[node] = values[e];
+                else
+                    built.scales[node] = std::max(built.scales[node], std::abs(values[e]));
+            }
+            built.scales[node] /= 127;
+        }
+    }
+    fill_chunks(
+        child_starts, columns_count,
+        WeightsByNode<Weight>{starts, columns, values, columns_count, child_starts, built.scales},
+        built);
+    return built;
+}
+
+// --- joining
+
+// Parts with one parent each, whose children are to be those of a single parent: the place of each
+// child of each part among all of them.
+template <class Weight>
+struct Parts {
+    static constexpr std::size_t stripe = std::size_t{1} << 17;  // sorted at a time
+    std::span<const ChunkedWeights> parts;
+    std::span<const std::span<const std::int32_t>> places;
+
+    std::size_t entries(std::size_t) const {
+        std::size_t all = 0;
+        for (const auto& part : parts) all += part.entries();
+        return all;
+    }
+
+    template <class Visit>
+    void visit(std::size_t, std::size_t first_feature, std::size_t end_feature, Visit&& f) const {
+        struct Entry {
+            std::uint32_t feature, place;
+            Weight weight;
+        };
+        std::vector<Entry> found;
+        const std::size_t section = first_feature / section_features;
+        const std::size_t base = section * section_features;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            const auto& part = parts[p];
+            const Chunk chunk = part.chunk(0);
+            const auto weights = std::get<std::span<const Weight>>(part.entry_weights);
+            const auto rows = part.row_features.begin();
+            const auto last = static_cast<std::size_t>(chunk.section_starts[section + 1]);
+            auto row = static_cast<std::size_t>(
+                std::lower_bound(rows + chunk.section_starts[section],
+                                 rows + chunk.section_starts[section + 1], first_feature - base) -
+                rows);
+            for (; row < last && base + rows[row] < end_feature; ++row) {
+                const std::size_t feature = base + rows[row];
+                const auto [begin, end] = part.row(row);
+                std::size_t child = 0;
+                std::visit(
+                    [&](auto gaps) {
+                        for (std::size_t e = begin; e < end; ++e) {
+                            child += gaps[e];
+                            if (child >= chunk.children) throw_entry();
+                            if (widen(weights[e]) == 0) continue;  // bridges a gap
+                            found.push_back({static_cast<std::uint32_t>(feature),
+                                             static_cast<std::uint32_t>(places[p][child]),
+                                             weights[e]});
+                        }
+                    },
+                    part.entry_gaps);
+            }
+        }
+        std::sort(found.begin(), found.end(), [](const Entry& a, const Entry& b) {
+            return std::pair{a.feature, a.place} < std::pair{b.feature, b.place};
+        });
+        for (const Entry& entry : found) f(entry.place, entry.feature, entry.weight);
+    }
+};
+
+// One chunk from several; weights stay as they are.
+template <class Weight>
+BuiltChunks<Weight> join_chunks(std::span<const ChunkedWeights> parts,
+                                std::span<const std::span<const std::int32_t>> places) {
+    if (parts.empty() || parts.size() != places.size())
+        throw std::invalid_argument("there must be parts, and places for each of them");
+    std::size_t nodes = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        parts[p].check();
+        nodes += parts[p].nodes();
+        if (parts[p].parents() != 1 || parts[p].width != parts[0].width ||
+            parts[p].nodes() != places[p].size() ||
+            parts[p].entry_weights.index() != parts[0].entry_weights.index())
+            throw std::invalid_argument(
+                "parts must have one parent each, the same features and "
+                "precision, and a place for every child");
+    }
+    BuiltChunks<Weight> built;
+    if (std::is_same_v<Weight, std::int8_t>) {
+        built.scales.assign(nodes, 0);
+        built.biases.assign(nodes, 0);
+    }
+    std::vector<bool> taken(nodes, false);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        for (std::size_t child = 0; child < places[p].size(); ++child) {
+            const auto place = static_cast<std::size_t>(places[p][child]);
+            if (place >= nodes || taken[place])
+                throw std::invalid_argument("every child must have a place of its own");
+            taken[place] = true;
+            if (built.scales.empty()) continue;
+            built.scales[place] = parts[p].scales[child];
+            built.biases[place] = parts[p].biases[child];
+        }
+    }
+    const std::int64_t child_starts[2] = {0, static_cast<std::int64_t>(nodes)};
+    fill_chunks(child_starts, parts[0].width + 1, Parts<Weight>{parts, places}, built);
     return built;
 }
 

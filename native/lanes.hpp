@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <vector>
 
+#include "memory.hpp"
 #include "parallel.hpp"
 
 namespace megalabel::newton {
@@ -21,20 +21,8 @@ typedef std::int32_t Integers
 using Lanes = std::array<double, lanes>;
 using Factors = std::array<float, lanes>;
 
-// Memory in which no Vector straddles two cache lines.
-template <class T>
-struct Aligned {
-    using value_type = T;
-    Aligned() = default;
-    template <class U>
-    Aligned(const Aligned<U>&) {}
-    T* allocate(std::size_t n) {
-        return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(sizeof(Vector))));
-    }
-    void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(sizeof(Vector))); }
-    bool operator==(const Aligned&) const { return true; }
-};
-using Buffer = std::vector<float, Aligned<float>>;
+// No Vector straddles two cache lines.
+using Buffer = std::vector<float, Pages<float, sizeof(Vector)>>;
 
 inline Vector* vectors(float* p) { return reinterpret_cast<Vector*>(p); }
 inline const Vector* vectors(const float* p) { return reinterpret_cast<const Vector*>(p); }
@@ -56,32 +44,22 @@ MEGALABEL_CLONES inline void add_scaled(const float* a, const float* x, float* y
     for (std::size_t q = 0; q < n; ++q) vectors(y)[q] += factor * vectors(x)[q];
 }
 
-// One step of conjugate gradients over n places: s += a d and r -= a p, and the products that the
-// stopping rule needs, s.r, s.g and r.r.
-MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, const float* g,
-                                     float* s, float* r, std::size_t n, double* sr, double* sg,
-                                     double* rr) {
+// One step of conjugate gradients over n places: s += a d and r -= a p; r.r for every lane.
+MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, float* s,
+                                     float* r, std::size_t n, double* rr) {
     const Vector factor = *vectors(a);
-    double sums[3][lanes] = {};
+    double sum[lanes] = {};
     for (std::size_t j = 0; j < n; j += 64) {
-        Vector part_sr = {}, part_sg = {}, part_rr = {};
+        Vector part = {};
         for (std::size_t q = j; q < std::min(n, j + 64); ++q) {
-            const Vector step = vectors(s)[q] + factor * vectors(d)[q];
+            vectors(s)[q] += factor * vectors(d)[q];
             const Vector rest = vectors(r)[q] - factor * vectors(p)[q];
-            vectors(s)[q] = step;
             vectors(r)[q] = rest;
-            part_sr += step * rest;
-            part_sg += step * vectors(g)[q];
-            part_rr += rest * rest;
+            part += rest * rest;
         }
-        for (std::size_t k = 0; k < lanes; ++k) {
-            sums[0][k] += part_sr[k];
-            sums[1][k] += part_sg[k];
-            sums[2][k] += part_rr[k];
-        }
+        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
     }
-    for (std::size_t k = 0; k < lanes; ++k)
-        sr[k] = sums[0][k], sg[k] = sums[1][k], rr[k] = sums[2][k];
+    for (std::size_t k = 0; k < lanes; ++k) rr[k] = sum[k];
 }
 
 // d = r + b * d, and p = d, where the next product starts from (the ridge's part of it).

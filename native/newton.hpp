@@ -88,8 +88,38 @@ struct Classes {
         for (std::size_t k = 0; k < lanes; ++k) {
             if (!(positive[i] >> k & 1)) continue;
             sign[k] = 1.f;
-            cost[k] = positive_cost[k] * (factors ? factors[i * lanes + k] : 1.f);
+            cost[k] = one(i, k);
         }
+    }
+
+    // The cost of a row in one lane.
+    __attribute__((always_inline)) float one(std::size_t i, std::size_t lane) const {
+        if (!(positive[i] >> lane & 1)) return negative_cost[lane];
+        return positive_cost[lane] * (factors ? factors[i * lanes + lane] : 1.f);
+    }
+};
+
+// Curvatures of listed rows: that of the squared hinge is twice the cost wherever there is a slope,
+// that of the logistic loss is kept.
+struct Curvatures {
+    const Classes& classes;
+    const std::int32_t* rows;
+    const float* slopes;
+    const float* kept;  // null for the squared hinge
+
+    __attribute__((always_inline)) void row(std::size_t r, Vector& curvature) const {
+        if (kept) {
+            curvature = vectors(kept)[r];
+            return;
+        }
+        Vector sign, cost;
+        classes.row(rows[r], sign, cost);
+        curvature = vectors(slopes)[r] != 0.f ? 2.f * cost : Vector{};
+    }
+
+    // In a lane that has a slope.
+    float one(std::size_t r, std::size_t lane) const {
+        return kept ? kept[r * lanes + lane] : 2.f * classes.one(rows[r], lane);
     }
 };
 
@@ -115,10 +145,11 @@ MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const flo
 
 // Moves the margins, sums the loss of every lane there, and lists the rows that have a slope in
 // some lane, with a bit for each such lane. (In float32 there are slopes without curvature, but no
-// curvature without a slope.)
+// curvature without a slope.) The slopes of listed rows take the place of the margins' changes.
+// Curvatures are kept if there is room for them.
 MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
-                                         const float* change, const float* length, std::size_t n,
-                                         std::int32_t* rows, std::uint16_t* sloped, float* slopes,
+                                         float* change, const float* length, std::size_t n,
+                                         std::int32_t* rows, std::uint16_t* sloped,
                                          float* curvatures, std::int32_t* counts, double* out) {
     const Vector factor = *vectors(length);
     double sum[lanes] = {};
@@ -134,8 +165,8 @@ MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, floa
             terms(kind, at, sign, cost, loss, slope, curvature);
             part += loss;
             each -= slope != 0.f;
-            vectors(slopes)[count] = slope;
-            vectors(curvatures)[count] = curvature;
+            vectors(change)[count] = slope;
+            if (curvatures) vectors(curvatures)[count] = curvature;
             rows[count] = static_cast<std::int32_t>(i);
             std::uint32_t bits = 0;
             for (std::size_t k = 0; k < lanes; ++k) bits |= std::uint32_t(slope[k] != 0) << k;
@@ -155,12 +186,13 @@ struct Problem {
     float positive_cost = 1, negative_cost = 1;
 };
 
-// What a Newton step needs: `lanes` labels side by side, or one label along.
+// What a Newton step needs: `lanes` labels side by side, or one label along. The residual is the
+// gradient before it is what conjugate gradients leave of it.
 struct Vectors {
-    Buffer gradient, step, direction, residual, product;
+    Buffer residual, step, direction, product;
 
     void resize(std::size_t size) {
-        for (auto* v : {&gradient, &step, &direction, &residual, &product}) v->resize(size);
+        for (auto* v : {&residual, &step, &direction, &product}) v->resize(size);
     }
 };
 
@@ -174,9 +206,11 @@ class Solver {
         const std::size_t n = x.size(), size = x.width() + 1;
         block_.resize(size * lanes);
         alone_.resize((size + lanes - 1) / lanes * lanes);
-        for (auto* v : {&margin_, &change_, &curvature_, &slope_}) v->resize((n + 1) * lanes);
-        rows_.resize(n + 1);
-        sloped_.resize(n + 1);
+        margin_.resize(n * lanes);
+        change_.resize(n * lanes);
+        if (options.loss == Loss::logistic) curvature_.resize(n * lanes);
+        rows_.resize(n);
+        sloped_.resize(n);
         positive_.assign(n, 0);
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
@@ -201,6 +235,8 @@ class Solver {
         const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
                               weighed ? factors_.data() : nullptr};
         const auto loss = options.loss;
+        const Curvatures curvatures{classes, rows_.data(), change_.data(),
+                                    loss == Loss::logistic ? curvature_.data() : nullptr};
         float* w = weights.data();
 
         std::fill_n(change_.begin(), n * lanes, 0.f);
@@ -211,8 +247,9 @@ class Solver {
             std::fill(block_.step.begin(), block_.step.end(), 0.f);
             list_rows(x, active, open, iteration);
             for (std::size_t k = 0; k < lanes; ++k)
-                if (apart_ >> k & 1) open[k] = step_alone(x, options, w, k, tolerance[k]);
-            step_together(x, options, active, w, tolerance, open);
+                if (apart_ >> k & 1)
+                    open[k] = step_alone(x, options, curvatures, w, k, tolerance[k]);
+            step_together(x, options, curvatures, active, w, tolerance, open);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
                 any |= open[k];
@@ -227,29 +264,39 @@ class Solver {
             add_scaled(length.data(), block_.step.data(), w, size);
             active = place(loss, classes, length, n);
         }
+        unsigned left = 0;
         for (std::size_t k = 0; k < problems.size(); ++k)
-            if (open[k] || stuck[k]) refine(x, problems[k], options, tolerance[k], k, w);
+            left |= unsigned{open[k] || stuck[k]} << k;
+        if (left) refine(x, problems, options, tolerance, left, weights);
     }
 
   private:
-    // Takes a lane on in double precision.
-    void refine(const Rows& x, const Problem& problem, const Options& options, double tolerance,
-                std::size_t lane, float* w) {
-        refined_.resize(x.width() + 1);
-        for (std::size_t q = 0; q < refined_.size(); ++q) refined_[q] = w[q * lanes + lane];
-        costs_.assign(x.size(), -double{problem.negative_cost});
-        for (std::size_t j = 0; j < problem.positives.size(); ++j)
-            costs_[problem.positives[j]] =
-                double{problem.positive_cost} * (problem.factors.empty() ? 1 : problem.factors[j]);
-        refiner_.refine(x, costs_, options.loss == Loss::logistic, options.bias, tolerance,
-                        refined_);
-        for (std::size_t q = 0; q < refined_.size(); ++q)
-            w[q * lanes + lane] = static_cast<float>(refined_[q]);
+    // Takes some lanes on in double precision, each on its own, in memory that others need not be
+    // in.
+    void refine(const Rows& x, std::span<const Problem> problems, const Options& options,
+                const Lanes& tolerance, unsigned wanted, Buffer& w) {
+        change_ = {};
+        Refiner refiner;
+        Doubles refined(x.width() + 1), costs;
+        for (; wanted; wanted &= wanted - 1) {
+            const auto lane = static_cast<std::size_t>(std::countr_zero(wanted));
+            const auto& p = problems[lane];
+            for (std::size_t q = 0; q < refined.size(); ++q) refined[q] = w[q * lanes + lane];
+            costs.assign(x.size(), -double{p.negative_cost});
+            for (std::size_t j = 0; j < p.positives.size(); ++j)
+                costs[p.positives[j]] =
+                    double{p.positive_cost} * (p.factors.empty() ? 1 : p.factors[j]);
+            refiner.refine(x, costs, options.loss == Loss::logistic, options.bias, tolerance[lane],
+                           refined);
+            for (std::size_t q = 0; q < refined.size(); ++q)
+                w[q * lanes + lane] = static_cast<float>(refined[q]);
+        }
     }
 
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    sloped_.data(), slope_.data(), curvature_.data(), counts_.data(), loss_.data());
+                    sloped_.data(), loss == Loss::logistic ? curvature_.data() : nullptr,
+                    counts_.data(), loss_.data());
     }
 
     // The norm of a label's gradient at zero, which the stopping rule measures against (not that at
@@ -257,7 +304,7 @@ class Solver {
     double slope_at_zero(const Rows& x, std::span<const double> mean, const Problem& problem,
                          const Options& options) {
         const float slope = options.loss == Loss::logistic ? 0.5f : 2.f;
-        auto& g = alone_.gradient;
+        auto& g = alone_.residual;
         std::fill(g.begin(), g.end(), 0.f);
         const double all = slope * problem.negative_cost * static_cast<double>(x.size());
         for (std::size_t q = 0; q < mean.size(); ++q) g[q] = static_cast<float>(all * mean[q]);
@@ -327,47 +374,53 @@ class Solver {
     }
 
     // The step of one lane over its own rows; false where the lane is done.
-    bool step_alone(const Rows& x, const Options& options, const float* w, std::size_t lane,
-                    double tolerance) {
+    bool step_alone(const Rows& x, const Options& options, const Curvatures& curvatures,
+                    const float* w, std::size_t lane, double tolerance) {
         picked_.clear();
         coefficients_.clear();
         for (auto r : lists_[lane]) {
             picked_.push_back(rows_[r]);
-            coefficients_.push_back(slope_[r * lanes + lane]);
+            coefficients_.push_back(change_[r * lanes + lane]);
         }
-        std::fill(alone_.gradient.begin(), alone_.gradient.end(), 0.f);
-        for (std::size_t q = 0; q <= x.width(); ++q) alone_.gradient[q] = w[q * lanes + lane];
+        auto& gradient = take_lane(w, lane, x.width() + 1);
         x.with_columns([&](auto* columns) {
-            add_alone(x, columns, options.bias, picked_, coefficients_.data(),
-                      alone_.gradient.data());
+            add_alone(x, columns, options.bias, picked_, coefficients_.data(), gradient.data());
         });
         Lanes square{};
-        dot(alone_.gradient.data(), alone_.gradient.data(), alone_.gradient.size() / lanes,
-            square.data());
+        dot(gradient.data(), gradient.data(), gradient.size() / lanes, square.data());
         join(square);
         if (square[0] <= tolerance * tolerance) return false;
-        find_alone(x, options, lane, square);
+        find_alone(x, options, curvatures, lane, square);
         return true;
     }
 
+    // One lane of a vector, to begin a gradient of its own with.
+    Buffer& take_lane(const float* vector, std::size_t lane, std::size_t size) {
+        auto& taken = alone_.residual;
+        std::fill(taken.begin(), taken.end(), 0.f);
+        for (std::size_t q = 0; q < size; ++q) taken[q] = vector[q * lanes + lane];
+        return taken;
+    }
+
     // The step of one lane from its gradient, by the Hessian of its sample.
-    void find_alone(const Rows& x, const Options& options, std::size_t lane, const Lanes& square) {
+    void find_alone(const Rows& x, const Options& options, const Curvatures& curvatures,
+                    std::size_t lane, const Lanes& square) {
         picked_.clear();
-        curvatures_.clear();
+        coefficients_.clear();
         const bool all = stride_[lane] == 1;
         const auto times = static_cast<float>(stride_[lane]);
         for (auto r : lists_[lane]) {
             if (!all && draw(rows_[r]) > reach_[lane]) continue;
             picked_.push_back(rows_[r]);
-            curvatures_.push_back(times * curvature_[r * lanes + lane]);
+            coefficients_.push_back(times * curvatures.one(r, lane));
         }
         std::fill(alone_.step.begin(), alone_.step.end(), 0.f);
         std::array<bool, lanes> going;
         going.fill(true);
-        const std::size_t places = alone_.gradient.size() / lanes;
+        const std::size_t places = alone_.residual.size() / lanes;
         const Lanes fall = find_step(alone_, places, options, going, square, true, [&](unsigned) {
             x.with_columns([&](auto* columns) {
-                hessian_alone(x, columns, options.bias, picked_, curvatures_.data(),
+                hessian_alone(x, columns, options.bias, picked_, coefficients_.data(),
                               alone_.direction.data(), alone_.product.data());
             });
         });
@@ -377,39 +430,39 @@ class Solver {
 
     // The gradients of all other lanes, over the rows where any of them has a slope, and the steps
     // of those that need all these rows for it.
-    void step_together(const Rows& x, const Options& options, std::size_t active, const float* w,
-                       const Lanes& tolerance, std::array<bool, lanes>& open) {
+    void step_together(const Rows& x, const Options& options, const Curvatures& curvatures,
+                       std::size_t active, const float* w, const Lanes& tolerance,
+                       std::array<bool, lanes>& open) {
         unsigned wanted = 0;
         for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{open[k]} << k;
         wanted &= ~apart_;
         if (!wanted) return;
         const std::size_t size = x.width() + 1;
-        std::memcpy(block_.gradient.data(), w, size * lanes * sizeof(float));
+        float* gradient = block_.residual.data();
+        std::memcpy(gradient, w, size * lanes * sizeof(float));
         x.with_columns([&](auto* columns) {
             add(x, columns, options.bias, rows_.data(), active, sloped_.data(),
-                static_cast<std::uint16_t>(wanted), slope_.data(), block_.gradient.data());
+                static_cast<std::uint16_t>(wanted), change_.data(), gradient);
         });
         Lanes square{};
-        dot(block_.gradient.data(), block_.gradient.data(), size, square.data());
+        dot(gradient, gradient, size, square.data());
         std::array<bool, lanes> going{};
         for (std::size_t k = 0; k < lanes; ++k) {
             if (!(wanted >> k & 1)) continue;
             going[k] = open[k] = square[k] > tolerance[k] * tolerance[k];
             if (!going[k] || !(thinned_ >> k & 1)) continue;
             going[k] = false;
-            std::fill(alone_.gradient.begin(), alone_.gradient.end(), 0.f);
-            for (std::size_t q = 0; q < size; ++q)
-                alone_.gradient[q] = block_.gradient[q * lanes + k];
+            take_lane(gradient, k, size);
             Lanes own;
             own.fill(square[k]);
-            find_alone(x, options, k, own);
+            find_alone(x, options, curvatures, k, own);
         }
         if (std::none_of(going.begin(), going.end(), std::identity())) return;
         const auto fall =
             find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
                 x.with_columns([&](auto* columns) {
                     hessian(x, columns, options.bias, rows_.data(), active, sloped_.data(),
-                            static_cast<std::uint16_t>(lanes_going), curvature_.data(),
+                            static_cast<std::uint16_t>(lanes_going), curvatures,
                             block_.direction.data(), block_.product.data());
                 });
             });
@@ -420,37 +473,37 @@ class Solver {
     // Sums over the lanes, where they are all of one label.
     static void join(Lanes& sums) { sums.fill(std::reduce(sums.begin(), sums.end())); }
 
-    // Conjugate gradients on H s = -g, from s = 0, until the model value of each label settles.
+    // Conjugate gradients on H s = -g, from s = 0 and g as the residual, until the model value of
+    // each label settles: s.g + s.Hs / 2, which is s.g / 2 as the residual is at right angles to s.
     // `product` adds the Hessian's product with v.direction to v.product for the lanes still going.
-    // Where the lanes are of one label (`joined`), sums go over all of them. Returns g.s.
+    // Where the lanes are of one label (`joined`), sums go over all of them. Returns s.g.
     template <class Product>
     static Lanes find_step(Vectors& v, std::size_t places, const Options& options,
                            std::array<bool, lanes> going, const Lanes& square, bool joined,
                            const Product& product) {
         for (std::size_t q = 0; q < places * lanes; ++q)
-            v.product[q] = v.residual[q] = v.direction[q] = -v.gradient[q];
-        Lanes rho = square, model{}, sg{};
+            v.product[q] = v.residual[q] = v.direction[q] = -v.residual[q];
+        Lanes rho = square, model{};
         for (int t = 1; t <= options.max_products; ++t) {
             end_if_cancelled();  // a block of a large corpus takes minutes
             unsigned wanted = 0;
             for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
             product(wanted);
-            Lanes bend{}, sr{}, next{};
+            Lanes bend{}, next{};
             dot(v.direction.data(), v.product.data(), places, bend.data());
             if (joined) join(bend);
             Factors alpha{}, beta{};
             for (std::size_t k = 0; k < lanes; ++k)
                 if (going[k] && bend[k] > 0) alpha[k] = static_cast<float>(rho[k] / bend[k]);
-            advance(alpha.data(), v.direction.data(), v.product.data(), v.gradient.data(),
-                    v.step.data(), v.residual.data(), places, sr.data(), sg.data(), next.data());
-            if (joined)
-                for (auto* sums : {&sr, &sg, &next}) join(*sums);
+            advance(alpha.data(), v.direction.data(), v.product.data(), v.step.data(),
+                    v.residual.data(), places, next.data());
+            if (joined) join(next);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
                 if (!going[k]) continue;
-                const double q = -0.5 * (sr[k] - sg[k]);
+                const double q = model[k] - 0.5 * alpha[k] * rho[k];
                 const double enough = std::min(0.5, std::sqrt(std::sqrt(square[k])));
-                going[k] = alpha[k] > 0 && q <= model[k] && t * (q - model[k]) < enough * q;
+                going[k] = alpha[k] > 0 && t * (q - model[k]) < enough * q;
                 model[k] = q;
                 if (!going[k]) continue;
                 beta[k] = static_cast<float>(next[k] / rho[k]);
@@ -460,7 +513,8 @@ class Solver {
             if (!any) break;
             turn(v.residual.data(), beta.data(), v.direction.data(), v.product.data(), places);
         }
-        return sg;
+        for (auto& value : model) value *= 2;
+        return model;
     }
 
     // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
@@ -506,7 +560,9 @@ class Solver {
     }
 
     Vectors block_, alone_;
-    Buffer margin_, change_, curvature_, slope_;
+    Buffer margin_;
+    Buffer change_;     // of margins; between steps the slopes of listed rows
+    Buffer curvature_;  // of those, for the logistic loss
     std::vector<std::int32_t> rows_;
     std::vector<std::uint16_t> positive_, sloped_;
     std::vector<float> factors_;
@@ -517,11 +573,9 @@ class Solver {
     std::array<std::uint64_t, lanes> reach_{};
     std::uint64_t offset_ = 0;  // of this iteration's samples
     std::vector<std::int32_t> picked_;
-    std::vector<float> coefficients_, curvatures_;
+    std::vector<float> coefficients_;
     Lanes loss_{};  // at the margins
     Lanes fall_{};  // gradient times step
-    Refiner refiner_;
-    std::vector<double> refined_, costs_;
 };
 
 }  // namespace megalabel::newton

@@ -14,10 +14,13 @@
 #include <span>
 #include <vector>
 
+#include "memory.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 
 namespace megalabel::newton {
+
+using Doubles = std::vector<double, Pages<double>>;
 
 // <x_i, v>, without the bias.
 template <class Column>
@@ -45,7 +48,7 @@ class Refiner {
     // double precision sees no progress either. `costs` are of each row, below zero where the label
     // is not its own.
     void refine(const Rows& x, std::span<const double> costs, bool logistic, double bias,
-                double tolerance, std::vector<double>& w) {
+                double tolerance, Doubles& w) {
         const std::size_t n = x.size(), size = w.size();
         for (auto* v : {&gradient_, &step_, &direction_, &residual_, &product_, &diagonal_})
             v->resize(size);
@@ -68,14 +71,13 @@ class Refiner {
   private:
     static constexpr int most_steps = 1000;
 
-    static double dot(const std::vector<double>& a, const std::vector<double>& b) {
+    static double dot(const Doubles& a, const Doubles& b) {
         double sum = 0;
         for (std::size_t q = 0; q < a.size(); ++q) sum += a[q] * b[q];
         return sum;
     }
 
-    static void multiply(const Rows& x, double bias, const std::vector<double>& v,
-                         std::vector<double>& out) {
+    static void multiply(const Rows& x, double bias, const Doubles& v, Doubles& out) {
         x.with_columns([&](auto* columns) {
             for (std::size_t i = 0; i < x.size(); ++i)
                 out[i] = row_product(x, columns, i, v.data()) + bias * v.back();
@@ -100,7 +102,7 @@ class Refiner {
     // The sum of the losses at the margins; sets the gradient, the curvature of each row, and the
     // diagonal of the Hessian.
     double slopes(const Rows& x, std::span<const double> costs, bool logistic, double bias,
-                  const std::vector<double>& w) {
+                  const Doubles& w) {
         double sum = 0;
         gradient_ = w;
         std::fill(diagonal_.begin(), diagonal_.end(), 1.0);
@@ -164,7 +166,7 @@ class Refiner {
     // within a bracket that halves where that leads out. Steps over the edge of a row's margin may
     // be many times too long. 0 where there is nothing left to gain.
     double search(std::span<const double> costs, bool logistic, double value,
-                  const std::vector<double>& w) const {
+                  const Doubles& w) const {
         const double ww = dot(w, w), ws = dot(w, step_), ss = dot(step_, step_);
         const double fall = dot(gradient_, step_);
         double low = 0, high = std::numeric_limits<double>::infinity(), best = 0;
@@ -190,9 +192,9 @@ class Refiner {
         return best;
     }
 
-    std::vector<double> gradient_, step_, direction_, residual_, product_, diagonal_;
-    std::vector<double> margin_, change_, curvature_;  // of rows
-    std::vector<std::int32_t> active_;                 // rows with a slope
+    Doubles gradient_, step_, direction_, residual_, product_, diagonal_;
+    Doubles margin_, change_, curvature_;  // of rows
+    std::vector<std::int32_t> active_;     // rows with a slope
 };
 
 }  // namespace megalabel::newton

@@ -139,12 +139,14 @@ MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bia
     o[x.width()] += offset;
 }
 
-// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache.
-template <class Column>
+// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache;
+// `curvatures.row(place in the list, out)` gives that of every lane.
+template <class Column, class Curvatures>
 MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float bias,
                                      const std::int32_t* rows, std::size_t count,
                                      const std::uint16_t* sloped, std::uint16_t wanted,
-                                     const float* curvature, const float* direction, float* out) {
+                                     const Curvatures& curvatures, const float* direction,
+                                     float* out) {
     const Vector* d = vectors(direction);
     Vector* o = vectors(out);
     const Vector start = bias * d[x.width()];
@@ -166,7 +168,9 @@ MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float
             }
             if (e < end) even += values[e] * d[columns[e]];
             if (x.dense) even += dense[r - first];
-            const Vector c = (even + odd) * vectors(curvature)[r];
+            Vector c;
+            curvatures.row(r, c);
+            c *= even + odd;
             offset += bias * c;
             for (e = begin; e < end; ++e) o[columns[e]] += values[e] * c;
             if (x.dense) dense[r - first] = c;

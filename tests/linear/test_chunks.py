@@ -450,3 +450,38 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
     except ValueError:
         return
     assert ((ids >= 0) & (ids <= len(labels))).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("nodes", "width", "parts"), [(1, 4, 1), (700, 70_000, 3), (40, 9, 7)])
+def test_joined_parts_are_what_is_built_at_once(precision, nodes, width, parts):
+    rng = np.random.default_rng(nodes)
+    weights = matrix(nodes, width + 1, 0.01 if width > 1000 else 0.5, rng)
+    places = np.array_split(rng.permutation(nodes), parts)
+    made = [ChunkedWeights.build(weights[rows], [0, len(rows)], precision) for rows in places]
+    joined = ChunkedWeights.join(made, places)
+    whole = ChunkedWeights.build(weights, [0, nodes], precision)
+    for name, value in whole.learned().items():
+        np.testing.assert_array_equal(joined.learned()[name], value, name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"places": [[0], [0]]}, "a place of its own"),
+        ({"places": [[0], [2]]}, "a place of its own"),
+        ({"places": [[0], []]}, "a place for every child"),
+        ({"places": [[0]]}, "places for each"),
+        ({"precision": "float16"}, "precision"),
+        ({"width": 5}, "features"),
+        ({"starts": [0, 1, 1]}, "one parent"),
+    ],
+)
+def test_what_cannot_be_joined(changed, said):
+    weights = csr_matrix(np.ones((1, changed.get("width", 4)), np.float32))
+    first = ChunkedWeights.build(csr_matrix(np.ones((1, 4), np.float32)), [0, 1])
+    second = ChunkedWeights.build(
+        weights, changed.get("starts", [0, 1]), changed.get("precision", "float32")
+    )
+    with pytest.raises(ValueError, match=said):
+        ChunkedWeights.join([first, second], changed.get("places", [[0], [1]]))

@@ -117,16 +117,41 @@ class ChunkedWeights(Component):
             largest = float(max(weights.data.max(initial=0), -weights.data.min(initial=0)))
             if largest > float(np.finfo(np.float16).max):
                 raise DataError(f"a weight of {largest:g} is too large for float16")
-        *arrays, kept, scales, biases = getattr(_native, f"build_chunks_{precision}")(
+        arrays = getattr(_native, f"build_chunks_{precision}")(
             weights.indptr.astype(np.int64, copy=False),
             weights.indices.astype(np.int32, copy=False),
             weights.data,
             weights.shape[1],
             starts,
         )
+        return cls._of(arrays, precision, weights.shape[1] - 1, starts)
+
+    @classmethod
+    def join(cls, parts: Sequence[ChunkedWeights], places: Sequence[Any]) -> ChunkedWeights:
+        """The children of several levels with one parent each, as those of a single parent.
+
+        Parameters
+        ----------
+        parts : sequence of ChunkedWeights
+            With the same features and precision.
+        places : sequence of int arrays
+            Where the children of each part go.
+        """
+        precision, features = parts[0].precision, parts[0].n_features_
+        numbers = [np.ascontiguousarray(part, np.int32) for part in places]
+        arrays = getattr(_native, f"join_chunks_{precision}")(
+            [part._arrays for part in parts], numbers
+        )
+        starts = np.array([0, sum(part.n_nodes for part in parts)])
+        return cls._of(arrays, precision, features, starts)
+
+    @classmethod
+    def _of(cls, built: Any, precision: str, features: int, starts: np.ndarray) -> ChunkedWeights:
+        """A level of arrays that the native core has made."""
+        *arrays, kept, scales, biases = built
         names = ("section_starts_", "row_features_", "row_starts_", "block_starts_", "block_bits_")
         learned: dict[str, Any] = dict(zip((*names, "entry_gaps_"), arrays, strict=True))
-        learned |= {"n_features_": weights.shape[1] - 1, "child_starts_": starts}
+        learned |= {"n_features_": features, "child_starts_": starts}
         learned["entry_weights_"] = kept.view(precision)
         if precision == "int8":
             learned |= {"scales_": scales, "biases_": biases}

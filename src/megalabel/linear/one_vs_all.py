@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix
 
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
@@ -127,22 +127,25 @@ class OneVsAll(training.LinearClassifier):
                 **self._solver(),
             )
 
-        parts = []
+        parts, places = [], []
         with progress("training labels", len(order)) as bar:
-            for start in range(0, len(order), LABELS_AT_ONCE):
+            for start in range(0, max(1, len(order)), LABELS_AT_ONCE):
                 chosen = order[start : start + LABELS_AT_ONCE]
-                parts.append(steps.done(f"labels-{start}", partial(train, chosen)))
+                weights = steps.done(f"labels-{start}", partial(train, chosen))
+                # as they are kept in the end: in a third of the memory, while others are trained
+                parts.append(ChunkedWeights.build(weights, [0, len(chosen)], self.precision))
+                places.append(chosen)
                 bar.advance(len(chosen))
-        weights = _placed(parts, order, X.shape[1] + 1)
-        self.weights_ = ChunkedWeights.build(weights, [0, len(order)], self.precision)
+        self.weights_ = ChunkedWeights.join(parts, places)
         return self
 
     @classmethod
     def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
         """The classifiers of all parts' labels: what training on all labels at once gives."""
         merged = cls._merged(parts, labels)
-        weights = vstack([part.weights_.to_csr() for part in parts], format="csr")
-        merged.weights_ = ChunkedWeights.build(weights, [0, len(labels)], merged.precision)
+        ends = np.cumsum([part.weights_.n_nodes for part in parts])
+        places = np.split(np.arange(ends[-1]), ends[:-1])
+        merged.weights_ = ChunkedWeights.join([part.weights_ for part in parts], places)
         return merged
 
     def rank(self, X: Matrix, k: int) -> Ranking:
@@ -179,21 +182,3 @@ class OneVsAll(training.LinearClassifier):
             raise ValueError(
                 f"OneVsAll has weights for {self.weights_.n_nodes} of {len(self.labels_)} labels"
             )
-
-
-def _placed(parts: list[csr_matrix], order: np.ndarray, width: int) -> csr_matrix:
-    """The rows of all parts, each in its place; the parts are given up on the way."""
-    counts = np.zeros(len(order), np.int64)
-    if parts:
-        counts[order] = np.concatenate([np.diff(part.indptr) for part in parts])
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
-    last = len(order)
-    while parts:
-        part = parts.pop()
-        first = last - part.shape[0]
-        for row, begin, end in zip(order[first:last], part.indptr, part.indptr[1:], strict=False):
-            place = slice(starts[row], starts[row + 1])
-            columns[place], values[place] = part.indices[begin:end], part.data[begin:end]
-        last = first
-    return csr_matrix((values, columns, starts), shape=(len(order), width))

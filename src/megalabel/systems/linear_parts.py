@@ -18,6 +18,7 @@ from megalabel.data import Corpus
 from megalabel.features import Precomputed, Tfidf
 from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
+from megalabel.linear.one_vs_all import LABELS_AT_ONCE
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
@@ -112,10 +113,12 @@ class _Job:
         model = sum(cost.model for cost in costs)
         rows, width = self.X.shape
         solvers = min(blocks, megalabel.get_threads())
-        memory = working_bytes(rows, width, self.X.nnz, solvers) + 32 * rows + 24 * self.Y.nnz
+        loss = cast(training.LinearClassifier, self.tagger.classifier).loss
+        memory = working_bytes(rows, width, self.X.nnz, solvers, loss)
+        memory += 32 * rows + 24 * self.Y.nnz
         if self.tagger.held_out(rows):  # the vectors without the texts that calibrate
             memory += 8 * self.X.nnz
-        # the weights as they are trained, put together, and stored
+        # the weights as they are trained and put together, and stored
         memory += model + 16 * max(cost.entries for cost in costs)
         disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
         times = self.tagger.trainings(rows)
@@ -156,6 +159,8 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
 
     share = 4 * _WORK / max(1, chosen * X.nnz)
     cost = _by_rows(cost_of, share, len(corpus), tagger.seed).times(blocks / max(1, chosen))
+    # all but those that are trained at a time are stored already
+    cost.entries *= min(1.0, LABELS_AT_ONCE / max(1, used))
     threads = min(blocks, megalabel.get_threads())
     return job.plan([cost], cost.seconds / max(1, threads), blocks)
 

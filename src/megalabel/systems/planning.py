@@ -155,11 +155,14 @@ def learned_bytes(value: Any) -> int:
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
 
 
-def working_bytes(rows: int, width: int, entries: float, threads: int) -> float:
+def working_bytes(
+    rows: int, width: int, entries: float, threads: int, loss: str = "squared-hinge"
+) -> float:
     """Memory of a linear classifier's rows, their columns as the solver numbers them, and the
     buffers of threads that solve labels on all of them."""
     columns = 2 if width <= 2**16 else 4
-    return (8 + columns) * entries + threads * LANES * 4 * (6 * (width + 1) + 4 * rows)
+    each = 3 if loss == "logistic" else 2
+    return (8 + columns) * entries + threads * LANES * 4 * (5 * (width + 1) + each * rows)
 
 
 def memory_in_use() -> int:
