@@ -14,11 +14,13 @@ from megalabel.features import Concat, Tfidf
 
 
 class Reason(NamedTuple):
-    """What one classifier made of a text: its margin, the bias in it, and the words' shares."""
+    """What one classifier made of a text: its margin, the bias in it, the words' shares, and which
+    of several trees it is in."""
 
     margin: float
     bias: float
     words: list[tuple[str, float]]
+    tree: int
 
 
 def explained(
@@ -34,7 +36,7 @@ def explained(
     for step in explain(vector, label):
         spelled = [names(column) for column in step.features[:words].tolist()]
         pairs = list(zip(spelled, step.contributions[:words].tolist(), strict=True))
-        reasons.append(Reason(step.margin, step.bias, pairs))
+        reasons.append(Reason(step.margin, step.bias, pairs, step.tree))
     return reasons
 
 

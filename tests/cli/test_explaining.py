@@ -41,6 +41,18 @@ def test_words_for_and_against(model):
     assert shown.count("(bias)") == len(reasons)
 
 
+def test_all_trees_are_explained(tmp_path):
+    made = systems.create("parabel", trees=2, max_leaf=2, calibrate=False)
+    labels = [["dress", "red"], ["dress", "evening"], ["jeans", "blue"], ["jeans", "faded"]]
+    made.fit(TEXTS, labels).save(tmp_path / "model")
+    reasons = json.loads(run("explain", tmp_path / "model", "a blue dress", "dress", "--json"))
+    assert [reason["tree"] for reason in reasons] == sorted(reason["tree"] for reason in reasons)
+    assert {reason["tree"] for reason in reasons} == {0, 1}
+    shown = run("explain", tmp_path / "model", "a blue dress", "dress")
+    depth = sum(reason["tree"] == 1 for reason in reasons)
+    assert f"dress, tree 2 of 2, step {depth} of {depth} down the tree" in shown
+
+
 def test_what_cannot_be_explained_is_told(model, tmp_path):
     with pytest.raises(UnknownLabelError, match="did you mean"):
         run("explain", model, "a blue dress", "dres")

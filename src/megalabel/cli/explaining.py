@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +29,11 @@ def explain(
     if as_json:
         output.show_json([reason._asdict() for reason in reasons])
         return
-    for number, reason in enumerate(reasons, 1):
-        where = f"Step {number} of {len(reasons)} down the tree" if len(reasons) > 1 else label
-        rows = [(word, f"{share:+.3f}") for word, share in reason.words]
-        rows += [("(bias)", f"{reason.bias:+.3f}"), ("margin", f"{reason.margin:+.3f}")]
-        output.show_table(where, ["word", "adds"], rows)
+    trees = Counter(reason.tree for reason in reasons)
+    for tree, steps in groupby(reasons, lambda reason: reason.tree):
+        of_tree = f", tree {tree + 1} of {len(trees)}" if len(trees) > 1 else ""
+        for number, reason in enumerate(steps, 1):
+            of_step = f", step {number} of {trees[tree]} down the tree" if trees[tree] > 1 else ""
+            rows = [(word, f"{share:+.3f}") for word, share in reason.words]
+            rows += [("(bias)", f"{reason.bias:+.3f}"), ("margin", f"{reason.margin:+.3f}")]
+            output.show_table(f"{label}{of_tree}{of_step}", ["word", "adds"], rows)

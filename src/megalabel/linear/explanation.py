@@ -22,10 +22,16 @@ class Step:
     features: np.ndarray
     contributions: np.ndarray
     """What each of the text's features adds to the margin, largest first by size."""
+    tree: int = 0
+    """Which of several trees it is in."""
 
 
 def explain_path(
-    levels: Sequence[ChunkedWeights], path: Sequence[int], x: csr_matrix, bias: float
+    levels: Sequence[ChunkedWeights],
+    path: Sequence[int],
+    x: csr_matrix,
+    bias: float,
+    tree: int = 0,
 ) -> list[Step]:
     """The steps down a path of nodes, one a level, for one row of features."""
     steps = []
@@ -36,7 +42,8 @@ def explain_path(
         added = x.data[at_x].astype(np.float64) * weights[at_w]
         order = np.argsort(-np.abs(added), kind="stable")
         margin = float(added.sum()) + constant
-        steps.append(Step(int(node), margin, constant, x.indices[at_x][order], added[order]))
+        found = x.indices[at_x][order], added[order]
+        steps.append(Step(int(node), margin, constant, *found, tree))
     return steps
 
 

@@ -404,13 +404,15 @@ class TreeClassifier(training.LinearClassifier):
 
     def explain(self, x: csr_matrix, label: int) -> list[Step]:
         """The features of one row that spoke for and against each node on the way to a label,
-        in the first tree."""
+        tree by tree."""
         self.check_fitted()
-        tree = self.trees_[0]
-        path = [int(tree.leaf_of_label[label])]
-        for starts in reversed(tree.levels_[1:]):
-            path.insert(0, int(np.searchsorted(starts, path[0], side="right")) - 1)
-        return explain_path(self.levels_[0], path, x, self.bias)
+        steps = []
+        for which, (tree, levels) in enumerate(zip(self.trees_, self.levels_, strict=True)):
+            path = [int(tree.leaf_of_label[label])]
+            for starts in reversed(tree.levels_[1:]):
+                path.insert(0, int(np.searchsorted(starts, path[0], side="right")) - 1)
+            steps += explain_path(levels, path, x, self.bias, which)
+        return steps
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take trees and weights back; they must fit each other."""
