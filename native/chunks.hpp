@@ -407,46 +407,65 @@ struct Parts {
     }
 
     template <class Visit>
-    void visit(std::size_t, std::size_t first_feature, std::size_t end_feature, Visit&& f) const {
+    void visit(std::size_t parent, std::size_t first_feature, std::size_t end_feature,
+               Visit&& f) const {
+        std::size_t total = 0;
+        for_rows(first_feature, end_feature,
+                 [&](std::size_t, std::size_t, std::size_t begin, std::size_t end) {
+                     total += end - begin;
+                 });
+        if (total > stripe && end_feature - first_feature > 1) {  // of features in common use
+            const std::size_t middle = first_feature + (end_feature - first_feature) / 2;
+            visit(parent, first_feature, middle, f);
+            visit(parent, middle, end_feature, f);
+            return;
+        }
         struct Entry {
             std::uint32_t feature, place;
             Weight weight;
         };
         std::vector<Entry> found;
-        const std::size_t section = first_feature / section_features;
-        const std::size_t base = section * section_features;
-        for (std::size_t p = 0; p < parts.size(); ++p) {
-            const auto& part = parts[p];
-            const Chunk chunk = part.chunk(0);
-            const auto weights = std::get<std::span<const Weight>>(part.entry_weights);
-            const auto rows = part.row_features.begin();
-            const auto last = static_cast<std::size_t>(chunk.section_starts[section + 1]);
-            auto row = static_cast<std::size_t>(
-                std::lower_bound(rows + chunk.section_starts[section],
-                                 rows + chunk.section_starts[section + 1], first_feature - base) -
-                rows);
-            for (; row < last && base + rows[row] < end_feature; ++row) {
-                const std::size_t feature = base + rows[row];
-                const auto [begin, end] = part.row(row);
-                std::size_t child = 0;
-                std::visit(
-                    [&](auto gaps) {
-                        for (std::size_t e = begin; e < end; ++e) {
-                            child += gaps[e];
-                            if (child >= chunk.children) throw_entry();
-                            if (widen(weights[e]) == 0) continue;  // bridges a gap
-                            found.push_back({static_cast<std::uint32_t>(feature),
-                                             static_cast<std::uint32_t>(places[p][child]),
-                                             weights[e]});
-                        }
-                    },
-                    part.entry_gaps);
-            }
-        }
+        found.reserve(total);
+        for_rows(first_feature, end_feature,
+                 [&](std::size_t p, std::size_t feature, std::size_t begin, std::size_t end) {
+                     const auto weights = std::get<std::span<const Weight>>(parts[p].entry_weights);
+                     std::visit(
+                         [&](auto gaps) {
+                             std::size_t child = 0;
+                             for (std::size_t e = begin; e < end; ++e) {
+                                 child += gaps[e];
+                                 if (child >= places[p].size()) throw_entry();
+                                 if (widen(weights[e]) == 0) continue;  // bridges a gap
+                                 found.push_back({static_cast<std::uint32_t>(feature),
+                                                  static_cast<std::uint32_t>(places[p][child]),
+                                                  weights[e]});
+                             }
+                         },
+                         parts[p].entry_gaps);
+                 });
         std::sort(found.begin(), found.end(), [](const Entry& a, const Entry& b) {
             return std::pair{a.feature, a.place} < std::pair{b.feature, b.place};
         });
         for (const Entry& entry : found) f(entry.place, entry.feature, entry.weight);
+    }
+
+    // Calls f(part, feature, first entry, past the last) for the rows of some features of a
+    // section.
+    template <class Row>
+    void for_rows(std::size_t first_feature, std::size_t end_feature, Row&& f) const {
+        const std::size_t section = first_feature / section_features;
+        const std::size_t base = section * section_features;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            const Chunk chunk = parts[p].chunk(0);
+            const auto features = parts[p].row_features.begin();
+            const auto last = features + chunk.section_starts[section + 1];
+            auto row = std::lower_bound(features + chunk.section_starts[section], last,
+                                        first_feature - base);
+            for (; row != last && base + *row < end_feature; ++row) {
+                const auto [begin, end] = parts[p].row(static_cast<std::size_t>(row - features));
+                f(p, base + *row, begin, end);
+            }
+        }
     }
 };
 
@@ -462,7 +481,7 @@ BuiltChunks<Weight> join_chunks(std::span<const ChunkedWeights> parts,
         nodes += parts[p].nodes();
         if (parts[p].parents() != 1 || parts[p].width != parts[0].width ||
             parts[p].nodes() != places[p].size() ||
-            parts[p].entry_weights.index() != parts[0].entry_weights.index())
+            !std::holds_alternative<std::span<const Weight>>(parts[p].entry_weights))
             throw std::invalid_argument(
                 "parts must have one parent each, the same features and "
                 "precision, and a place for every child");

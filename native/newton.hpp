@@ -275,7 +275,7 @@ class Solver {
     // in.
     void refine(const Rows& x, std::span<const Problem> problems, const Options& options,
                 const Lanes& tolerance, unsigned wanted, Buffer& w) {
-        change_ = {};
+        change_ = Buffer();  // `= {}` would keep its memory
         Refiner refiner;
         Doubles refined(x.width() + 1), costs;
         for (; wanted; wanted &= wanted - 1) {

@@ -376,6 +376,7 @@ class Decision(Component, ABC):
     def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
         """The labels to answer with, at most k a row.
 
-        With `overwrite` the answer may take the place of the ranking given, so that memory never
-        holds both; what is given is of no more use then.
+        With `overwrite` the answer may take the place of the ranking given, so that memory hardly
+        holds more than that. It is of no more use then, nor is what shares its arrays: a ranking
+        that it is a slice of, or the arrays that it was made of.
         """

@@ -383,14 +383,14 @@ class Tagger(Component):
         inputs = X if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
             return self.classifier_.rank(self.features_.transform(inputs), k)
-        ids = scores = np.empty(0)
+        # all at once, so that no second copy is ever made
+        width = min(k, len(self.labels))
+        ids = np.empty((len(inputs), width), np.int32)
+        scores = np.empty((len(inputs), width), np.float32)
         with progress("ranking", len(inputs)) as bar:
             for start in range(0, len(inputs), _BATCH):
                 rows = slice(start, start + _BATCH)
                 part = self.classifier_.rank(self.features_.transform(inputs[rows]), k)
-                if not start:  # all at once, so that no second copy is ever made
-                    ids = np.empty((len(inputs), part.k), np.int32)
-                    scores = np.empty(ids.shape, np.float32)
                 ids[rows], scores[rows] = part.ids, part.scores
                 bar.advance(len(part))
         return Ranking(ids, scores, self.labels)

@@ -67,7 +67,9 @@ def test_any_parameter_of_a_method(paths, tmp_path):
     rule = Tagger.load(tmp_path / "m").decision_
     assert rule.randomised is False
     assert rule.weights_.shape[1] == 1
-    decide(*paths, "--method", "frank-wolfe", "--set", "truth=labels", "-k", 1)
+    shown = decide(*paths, "--method", "frank-wolfe", "--set", "truth=labels", "-k", 1)
+    assert "expected macro-f1" in shown
+    assert "coverage" not in shown  # it has seen the labels that this would be measured by
     decide(*paths, "--pareto", "--set", "start=greedy", "--set", "passes=1")
     decide(*paths, "--method", "weighted", "--set", "exponent=0", "--save", tmp_path / "m")
     assert (Tagger.load(tmp_path / "m").decision_.weights_ == 1).all()
@@ -116,6 +118,12 @@ def test_mistakes_are_explained(paths, tmp_path):
     assert "randomised" in decide(
         *paths, "--method", "frank-wolfe", "--set", "randomised=perhaps", code=2
     )
+    np.save(tmp_path / "w.npy", np.ones(len(Tagger.load(paths[0]).labels)))
+    weighted = (*paths, "--method", "weighted")
+    said = decide(*weighted, "--weights", tmp_path / "w.npy", "--set", "offsets=1", code=2)
+    assert "--set offsets: the file of --weights has them" in said
+    said = decide(*weighted, "--weights", "logarithm", "--set", "exponent=2", code=2)
+    assert 'exponent is for weights="power-law"' in said
     assert "metric" in decide(*paths, "--metric", "accuracy", code=2)
     assert "--method" in decide(*paths, "--method", "best", code=2)
     assert "budget" in decide(*paths, "--budget", "some", code=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -221,10 +222,21 @@ def test_an_answer_may_take_the_place_of_the_shortlists(rule, monkeypatch):
     np.testing.assert_array_equal(ranking.ids, given[0])  # nothing is overwritten unasked
     np.testing.assert_array_equal(ranking.scores, given[1])
     large = weakref.ref(ranking.ids), weakref.ref(ranking.scores)
+    made = []
+    for name in ("ascent", "frank_wolfe", "online", "topk", "weighted"):
+        module = import_module(f"megalabel.decision.{name}")
+        plain = module.chosen_ranking
+
+        def watched(*args, plain=plain, **options):
+            made.append(plain(*args, **options))
+            assert all(array() is None for array in large)
+            return made[-1]
+
+        monkeypatch.setattr(module, "chosen_ranking", watched)
     found = second.apply(ranking, 3, overwrite=True)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.scores, expected.scores)
-    assert all(array() is None for array in large)
+    assert len(made) == 1
 
 
 def test_the_choices_are_let_go_as_the_answer_is_made(monkeypatch):

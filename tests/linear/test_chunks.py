@@ -419,14 +419,9 @@ def test_restored_from_its_learned_arrays(precision):
             ChunkedWeights().restore(damaged)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_damaged_arrays_give_an_error_or_an_answer(data):
-    rng = np.random.default_rng(data.draw(st.integers(0, 20)))
-    width = data.draw(st.sampled_from([12, 70_000]))
-    levels, labels = random_tree(rng, depth=2, width=width, density=4 / width)
-    tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
-    learned = deepcopy(tree[1].learned())
+def damaged(data, level):
+    """The arrays of a level with some numbers changed."""
+    learned = deepcopy(level.learned())
     names = [k for k, v in learned.items() if isinstance(v, np.ndarray) and v.size]
     if data.draw(st.booleans()):
         learned["block_bits_"] = data.draw(st.integers(0, 16))
@@ -439,6 +434,17 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
             raw[place] = data.draw(st.one_of(st.sampled_from([info.min, info.max]), near))
         else:
             raw[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+    return learned
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_arrays_give_an_error_or_an_answer(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 20)))
+    width = data.draw(st.sampled_from([12, 70_000]))
+    levels, labels = random_tree(rng, depth=2, width=width, density=4 / width)
+    tree = built(levels, data.draw(st.sampled_from(PRECISIONS)))
+    learned = damaged(data, tree[1])
     X = matrix(data.draw(st.sampled_from([1, 60])), width, 6 / width, rng)
     X = data.draw(st.sampled_from([X, X.toarray()]))
     exact = data.draw(st.booleans())
@@ -452,11 +458,31 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
     assert ((ids >= 0) & (ids <= len(labels))).all()
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damaged_arrays_are_joined_or_refused(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 20)))
+    width = data.draw(st.sampled_from([12, 70_000]))
+    weights = matrix(9, width + 1, 4 / width, rng)
+    level = ChunkedWeights.build(weights, [0, 9], data.draw(st.sampled_from(PRECISIONS)))
+    learned = damaged(data, level)
+    try:
+        changed = ChunkedWeights()
+        changed.restore(learned)
+        joined = ChunkedWeights.join([level, changed], [np.arange(9), np.arange(9, 18)])
+    except ValueError:
+        return
+    assert joined.n_nodes == 18
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("nodes", "width", "parts"), [(1, 4, 1), (700, 70_000, 3), (40, 9, 7)])
 def test_joined_parts_are_what_is_built_at_once(precision, nodes, width, parts):
     rng = np.random.default_rng(nodes)
     weights = matrix(nodes, width + 1, 0.01 if width > 1000 else 0.5, rng)
+    skewed = width * (weights.indices / width) ** 3  # some features are in common use
+    weights = csr_matrix((weights.data, skewed.astype(int), weights.indptr), weights.shape)
+    weights.sum_duplicates()
     places = np.array_split(rng.permutation(nodes), parts)
     made = [ChunkedWeights.build(weights[rows], [0, len(rows)], precision) for rows in places]
     joined = ChunkedWeights.join(made, places)

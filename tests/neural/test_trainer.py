@@ -16,8 +16,11 @@ from torch import nn
 from megalabel import checkpoints
 from megalabel.errors import DataError, MegalabelError
 from megalabel.linear import OneVsAll
-from megalabel.neural import Tokens, Trainer
+from megalabel.neural import AssembledEncoder, Tokens, Trainer
 from megalabel.neural.batches import Batches
+from megalabel.neural.full import FullModel
+from megalabel.neural.heads import DenseHead
+from megalabel.neural.losses import BCE
 
 
 class Model(nn.Module):
@@ -245,3 +248,15 @@ def test_kill_and_resume(tmp_path):
     child.communicate()
     time.sleep(0.05)
     assert_same(run(None), run(tmp_path))
+
+
+@pytest.mark.slow  # compiling takes longer than all else here
+def test_a_compiled_encoder_learns_the_same():
+    losses = []
+    for compiled in (False, True):
+        made = AssembledEncoder(width=16, layers=1, heads=2, dropout=0.0, pretrain_epochs=0)
+        trainer = Trainer(epochs=3, batch=16, compile=compiled, device="cpu", seed=1)
+        model = FullModel(made.begin(data()[0], 0, trainer, None), DenseHead(16, 7, BCE()))
+        losses.append([record["loss"] for record in trainer.fit(model, *data())])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
+    assert losses[0][-1] < losses[0][0]

@@ -102,10 +102,8 @@ def test_a_plan_tries_batches_of_all_lengths(create, corpus):
         ((10, 1.0), (10, 1.0), 1.0),
     ],
 )
-def test_what_a_plan_makes_of_two_trials(fewer, more, expected, create, corpus):
-    job = neural_parts._Job(create("astec"), corpus)
-    job._whole = 100
-    assert job.line(*fewer, *more) == pytest.approx(expected)
+def test_what_a_plan_makes_of_two_trials(fewer, more, expected):
+    assert neural_parts._Job.line(*fewer, *more, 100) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

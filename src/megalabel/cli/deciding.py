@@ -119,9 +119,14 @@ def decide(
     }
     rule = _rule(method, always, asked, settings_of(settings), tagger.labels)
     corpus = read(folder, part, skip_bad)
+    known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
+    targets = None
+    if rule.get_params().get("truth") == "labels":  # which it is not measured on then
+        if known is None:
+            raise ParameterError("--set truth=labels: the texts have no labels")
+        targets, known = known.targets, None
     # what any of them is measured by
     ranking = tagger.candidates(corpus, BlockCoordinateAscent(candidates=candidates), k)
-    known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
     if curve:
         options = {n: v for n, v in rule.get_params().items() if n not in ("metric", "weight")}
         found = pareto(ranking, k, metric, truth=known, **options)
@@ -131,7 +136,6 @@ def decide(
             output.console.print(str(found))
         return
     if rule.learns:
-        targets = None if known is None else known.targets
         rule.fit(ranking, targets, (tagger.label_counts_, tagger.n_texts_))
     # the answer takes the place of the shortlists, so all else that they tell comes first
     positives = label_sums(ranking)[0]
@@ -179,6 +183,8 @@ def _rule(
                 f"--{option} is for --method {' or '.join(others)}, not for {method}"
             )
         parameters |= _value_of(name, value, labels)
+    if both := sorted(parameters.keys() & settings.keys()):
+        raise ParameterError(f"--set {both[0]}: the file of --weights has them")
     rule.set_params(**parameters, **settings).check_parameters()
     return rule
 

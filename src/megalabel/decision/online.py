@@ -124,17 +124,16 @@ class Online(Shortlisted):
         labels[:, 3] = np.inf if caps is None else caps + 2 * self.smoothing + 0.5
         matrix = None if truth is None else label_matrix(truth, ranking.labels)
         chosen = []
-        for rows in row_blocks(ranking):
-            part = ranking[rows]
+        for rows in row_blocks(ranking):  # no view of the ranking may outlive this
             arrays = (
                 (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8))
                 if matrix is None
-                else truth_arrays(part, matrix[rows])
+                else truth_arrays(ranking[rows], matrix[rows])
             )
             seen = self.seen_ + rows.start + 4 * self.smoothing
             given = _native.decision_follow(
-                part.ids,
-                part.scores,
+                ranking.ids[rows],
+                ranking.scores[rows],
                 *arrays,
                 labels,
                 k,

@@ -30,6 +30,7 @@ from megalabel.decision.shortlists import (
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel, label_propensities
 
+_EXPONENT = 0.5
 _NAMES = (
     "power-law",
     "logarithm",
@@ -97,7 +98,7 @@ class Weighted(Shortlisted):
         weights: str | np.ndarray = "power-law",
         offsets: np.ndarray | None = None,
         *,
-        exponent: float = 0.5,
+        exponent: float = _EXPONENT,
         propensities: Any = None,
         candidates: int = 100,
         budget: str = "exactly",
@@ -110,6 +111,15 @@ class Weighted(Shortlisted):
         self.candidates = candidates
         self.budget = budget
         self.caps = caps
+
+    def check_parameters(self) -> None:
+        """Raise a ParameterError where one does not fit, or is not for these weights."""
+        super().check_parameters()
+        name = self.weights if isinstance(self.weights, str) else None
+        if self.propensities is not None and name != "inverse-propensity":
+            raise ParameterError('propensities are for weights="inverse-propensity"')
+        if self.exponent != _EXPONENT and name != "power-law":
+            raise ParameterError('exponent is for weights="power-law"')
 
     @property
     def learns(self) -> bool:
@@ -128,9 +138,6 @@ class Weighted(Shortlisted):
         the ranking's probabilities.
         """
         self.check_parameters()
-        by_propensity = isinstance(self.weights, str) and self.weights == "inverse-propensity"
-        if self.propensities is not None and not by_propensity:
-            raise ParameterError('propensities are for weights="inverse-propensity"')
         m = len(ranking.labels)
         offsets = np.zeros(m) if self.offsets is None else np.asarray(self.offsets)
         if isinstance(self.weights, np.ndarray):

@@ -132,7 +132,7 @@ class OneVsAll(training.LinearClassifier):
             for start in range(0, max(1, len(order)), LABELS_AT_ONCE):
                 chosen = order[start : start + LABELS_AT_ONCE]
                 weights = steps.done(f"labels-{start}", partial(train, chosen))
-                # as they are kept in the end: in a third of the memory, while others are trained
+                # in less memory (int8: a third) while others are trained: as they are kept
                 parts.append(ChunkedWeights.build(weights, [0, len(chosen)], self.precision))
                 places.append(chosen)
                 bar.advance(len(chosen))

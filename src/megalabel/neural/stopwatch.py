@@ -84,8 +84,8 @@ class Stopwatch:
 class Lap:
     """Times the steps of a training, without what is done between epochs.
 
-    A GPU is waited for after the first step and after epochs alone: else no step would be prepared
-    while the one before is computed.
+    A GPU is waited for after recording, the first step and epochs alone: else no step would be
+    prepared while the one before is computed.
     """
 
     def __init__(self, training: Timed, device: torch.device) -> None:

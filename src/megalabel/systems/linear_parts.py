@@ -104,10 +104,13 @@ class _Job:
         tagger.features_ = self.features
         return tagger.label_features(self.corpus.labels)
 
-    def plan(self, costs: Sequence[_Cost], seconds: float, blocks: int) -> Plan:
+    def plan(
+        self, costs: Sequence[_Cost], seconds: float, blocks: int, *, joined: bool = False
+    ) -> Plan:
         """The plan, given the costs of all levels and the seconds of their training.
 
-        `blocks` is how many blocks of labels are trained on all rows.
+        `blocks` is how many blocks of labels are trained on all rows. `joined`: the model is made
+        of parts in the end, which are a little larger than it, as each has its own features.
         """
         labels = self.corpus.labels
         model = sum(cost.model for cost in costs)
@@ -115,11 +118,13 @@ class _Job:
         solvers = min(blocks, megalabel.get_threads())
         loss = cast(training.LinearClassifier, self.tagger.classifier).loss
         memory = working_bytes(rows, width, self.X.nnz, solvers, loss)
+        # the weights as they are trained and put together, and stored
+        memory += model + 16 * max(cost.entries for cost in costs)
+        if joined:
+            memory = max(memory, 8 * self.X.nnz + 2.3 * model)
         memory += 32 * rows + 24 * self.Y.nnz
         if self.tagger.held_out(rows):  # the vectors without the texts that calibrate
             memory += 8 * self.X.nnz
-        # the weights as they are trained and put together, and stored
-        memory += model + 16 * max(cost.entries for cost in costs)
         disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
         times = self.tagger.trainings(rows)
         return Plan(
@@ -162,7 +167,7 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
     # all but those that are trained at a time are stored already
     cost.entries *= min(1.0, LABELS_AT_ONCE / max(1, used))
     threads = min(blocks, megalabel.get_threads())
-    return job.plan([cost], cost.seconds / max(1, threads), blocks)
+    return job.plan([cost], cost.seconds / max(1, threads), blocks, joined=True)
 
 
 def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:

@@ -109,8 +109,8 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             break
         fewer, tried, batches = tried, job.tried(job.spread(more)), more
         spent += tried.seconds
-    usual = np.interp(first.texts, (fewer.texts, tried.texts), (fewer.rest, tried.rest))
-    seconds = job.making + max(0.0, first.rest - float(usual)) + job.seconds(fewer, tried)
+    once = first.rest - job.line(fewer.texts, fewer.rest, tried.texts, tried.rest, first.texts)
+    seconds = job.making + max(0.0, once) + job.seconds(fewer, tried)
     # what grows with the texts: vectors of the encoder and what a ranker works in; and beyond those
     # whose features were made, words and tokens, each of about twice the bytes of its letters
     more, unseen = len(corpus) - tried.texts, len(corpus) - job.made
@@ -229,15 +229,16 @@ class _Job:
 
     def seconds(self, fewer: _Trial, more: _Trial) -> float:
         """Of the whole job but for its features, from two trials."""
-        rest = self.line(fewer.texts, fewer.rest, more.texts, more.rest)
+        rest = self.line(fewer.texts, fewer.rest, more.texts, more.rest, self._whole)
         rest += more.own * self._whole / more.texts + more.recording * self._lengths
         return rest + more.step * self._steps
 
-    def line(self, fewer: int, small: float, more: int, large: float) -> float:
-        """A value for all texts on the line from fewer texts to more: rising, though never more
+    @staticmethod
+    def line(fewer: int, small: float, more: int, large: float, texts: int) -> float:
+        """A value for so many texts on the line from fewer texts to more: rising, though never more
         than in proportion; as it is where there is no line."""
         slope = (large - small) / (more - fewer) if fewer < more else 0.0
-        return large + min(max(0.0, slope), large / more) * (self._whole - more)
+        return large + min(max(0.0, slope), large / more) * (texts - more)
 
     def power(self, fewer: int, small: float, more: int, large: float) -> float:
         """Bytes of a ranker for all texts: a power of the texts, as more of them have fewer and
