@@ -11,7 +11,7 @@ from megalabel import systems
 from megalabel.calibration import ByRank, Isotonic
 from megalabel.data import Corpus, LabelSet
 from megalabel.decision import BlockCoordinateAscent
-from megalabel.errors import DataError, ShapeError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.linear import OneVsAll, Prior
 from megalabel.retrieval import NearestNeighbours
@@ -190,3 +190,17 @@ def test_features_in_a_supervised_pipeline(corpus):
     y = corpus.targets.toarray()[:, :3]
     made = make_pipeline(Tfidf(), OneVsRestClassifier(LogisticRegression()))
     assert made.fit(corpus.texts.to_pylist(), y).predict(["evening gown"]).shape == (1, 3)
+
+
+def test_many_texts_are_ranked_as_few_are(monkeypatch):
+    made = systems.create("dismec", calibrate=False)
+    made.fit(["red dress", "blue jeans", "red hat"], [["dress"], ["jeans"], ["hat"]])
+    texts = ["red", "blue hat", "a dress"]
+    few = made.rank(texts, 9)
+    monkeypatch.setattr("megalabel.tagger._BATCH", 2)
+    many = made.rank(texts, 9)
+    np.testing.assert_array_equal(many.ids, few.ids)
+    np.testing.assert_array_equal(many.scores, few.scores)
+    for wrong in (0, -1, "two"):
+        with pytest.raises(ParameterError, match="k must be"):
+            made.rank(texts, wrong)

@@ -38,6 +38,7 @@ from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
 from megalabel.labels.vectors import check_argument
+from megalabel.linear.prior import clamped
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.progress import progress
 
@@ -384,7 +385,7 @@ class Tagger(Component):
         if len(inputs) <= _BATCH:
             return self.classifier_.rank(self.features_.transform(inputs), k)
         # all at once, so that no second copy is ever made
-        width = min(k, len(self.labels))
+        width = clamped(k, len(self.labels))
         ids = np.empty((len(inputs), width), np.int32)
         scores = np.empty((len(inputs), width), np.float32)
         with progress("ranking", len(inputs)) as bar:
