@@ -196,6 +196,13 @@ def entries(
     )
 
 
+def expected_coverage(ids: np.ndarray, probabilities: np.ndarray, labels: int) -> float:
+    """The share of labels to expect that are given rightly somewhere, by the chance of each time."""
+    with np.errstate(divide="ignore"):
+        missed = np.log1p(-np.minimum(probabilities, 1.0, dtype=np.float64))
+    return float(-np.expm1(np.bincount(ids, missed, labels)).sum()) / max(1, labels)
+
+
 def measure(
     decided: Ranking,
     truth: Corpus | csr_matrix | Ranking,
@@ -229,9 +236,7 @@ def measure(
     given = csr_matrix((np.ones(given.nnz), given.indices, given.indptr), shape=(n, width))
     both = given.multiply(matrix).tocsr()
     if is_coverage(metric):
-        with np.errstate(divide="ignore"):
-            missed = np.bincount(both.indices, np.log1p(-np.minimum(both.data, 1)), width)
-        return float(-np.expm1(missed).mean())
+        return expected_coverage(both.indices, both.data, width)
     hits, times, positives = (
         np.bincount(m.indices, m.data.astype(np.float64), width) for m in (both, given, matrix)
     )

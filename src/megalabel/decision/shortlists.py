@@ -14,7 +14,7 @@ import numpy as np
 from megalabel import _native
 from megalabel.base import Check, Decision, instance, integer, one_of
 from megalabel.data import Ranking
-from megalabel.decision.metric import Metric, is_coverage
+from megalabel.decision.metric import Metric, expected_coverage, is_coverage
 from megalabel.errors import ParameterError, ShapeError
 
 BUDGETS = ("exactly", "at-most", "expected")
@@ -138,14 +138,12 @@ def label_sums(ranking: Ranking) -> np.ndarray:
 def expected_value(decided: Ranking, positives: np.ndarray, metric: Metric) -> float:
     """What a metric of decided labels is by their own probabilities, where `positives` are the sums
     over texts of all probabilities of each label; as `measure` has it of whole shortlists."""
-    m = max(1, len(positives))
     if is_coverage(metric):
-        with np.errstate(divide="ignore"):
-            missed = np.log1p(-np.minimum(decided.scores, 1))
-        all_missed = label_sums(Ranking(decided.ids, missed, decided.labels))[0]
-        return float(-np.expm1(all_missed).sum()) / m
+        present = decided.present
+        return expected_coverage(decided.ids[present], decided.scores[present], len(positives))
     hits, given = label_sums(decided)
-    return metric.total(hits, given, positives, max(1, len(decided))) / m
+    total = metric.total(hits, given, positives, max(1, len(decided)))
+    return total / max(1, len(positives))
 
 
 def caps_of(caps: int | np.ndarray | None, ranking: Ranking) -> np.ndarray | None:
