@@ -197,7 +197,7 @@ def entries(
 
 
 def expected_coverage(ids: np.ndarray, probabilities: np.ndarray, labels: int) -> float:
-    """The share of labels to expect that are given rightly somewhere, by the chance of each time."""
+    """The share of labels to expect that are given rightly somewhere, by the chance each time."""
     with np.errstate(divide="ignore"):
         missed = np.log1p(-np.minimum(probabilities, 1.0, dtype=np.float64))
     return float(-np.expm1(np.bincount(ids, missed, labels)).sum()) / max(1, labels)
