@@ -105,10 +105,10 @@ def test_merged_whatever_the_parameters(shop, parameters):
     assert_same(merged("ova-logistic", shop, 4, **parameters).rank(shop, 5), whole.rank(shop, 5))
 
 
-def test_merged_int8_is_the_same_but_for_rounding(shop):
+def test_weights_of_eight_bits_are_not_rounded_again(shop):
     whole = systems.create("dismec", classifier__precision="int8", calibrate=False).fit(shop)
     one = merged("dismec", shop, 4, classifier__precision="int8")
-    np.testing.assert_allclose(one.rank(shop, 5).scores, whole.rank(shop, 5).scores, rtol=1e-5)
+    assert_same(one.rank(shop, 5), whole.rank(shop, 5))
 
 
 def test_costs_are_put_together(shop):
@@ -173,6 +173,22 @@ def test_trees_of_different_depth(shop, post):
     np.testing.assert_allclose(scores, own, rtol=1e-5)
 
 
+def test_labels_too_few_for_clusters_are_in_every_tree(shop):
+    parts = shards(shop, 2)
+    options = {"beam": 200, "calibrate": False}
+    fitted = [
+        systems.create("parabel", max_leaf=m, **options).fit(p)
+        for p, m in zip(parts, (100, 10), strict=True)
+    ]
+    assert [len(f.classifier_.trees_) for f in fitted] == [1, 3]
+    fitted[1].classifier_.max_leaf = 100
+    one = megalabel.merge(fitted)
+    assert len(one.classifier_.trees_) == 3
+    scores = one.rank(shop, 101).to_csr().toarray()
+    own = np.hstack([f.rank(shop, 101).to_csr().toarray() for f in fitted])
+    np.testing.assert_allclose(scores, own, rtol=1e-5)
+
+
 def test_trees_that_cannot_be_joined(shop):
     parts = shards(shop, 2)
     for options in ({"bias": 0}, {"post": "noop"}):
@@ -187,7 +203,7 @@ def test_trees_that_cannot_be_joined(shop):
         fitted[1].classifier_.max_leaf = 100
         with pytest.raises(ParameterError, match="levels cannot be joined"):
             megalabel.merge(fitted)
-    trees = [systems.create("parabel").fit(p) for p in parts]
+    trees = [systems.create("parabel", max_leaf=10).fit(p) for p in parts]
     trees[1].classifier_.trees_ = trees[1].classifier_.trees_[:2]
     with pytest.raises(ParameterError, match=r"models of \[3, 2\] trees"):
         megalabel.merge(trees)

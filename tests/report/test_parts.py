@@ -114,8 +114,14 @@ def test_a_deep_tree_is_cut():
 
 
 def test_trees_of_classifiers(corpus):
-    for name, expected in (("parabel", 3), ("online-plt", 1), ("dismec", 0)):
-        trees = tree.label_trees(systems.create(name).fit(corpus).classifier_)
+    clusters = {"classifier__max_leaf": 2}
+    for name, options, expected in (
+        ("parabel", clusters, 3),
+        ("parabel", {}, 1),
+        ("online-plt", {}, 1),
+        ("dismec", {}, 0),
+    ):
+        trees = tree.label_trees(systems.create(name, **options).fit(corpus).classifier_)
         assert len(trees) == expected
         assert all(made.n_labels == len(corpus.labels) for made in trees)
 

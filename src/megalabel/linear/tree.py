@@ -39,7 +39,7 @@ class TreeClassifier(training.LinearClassifier):
     Parameters
     ----------
     trees : int
-        How many trees, each from its own seed.
+        How many trees, each from its own seed; one where labels are too few to be clustered.
     arity : int
         Children of a node.
     max_leaf : int
@@ -203,10 +203,12 @@ class TreeClassifier(training.LinearClassifier):
         if vectors.shape[0] != Y.shape[1]:
             raise ShapeError(f"label_features are of {vectors.shape[0]} labels but Y is {Y.shape}")
         make = LabelTree.balanced if self.shape == "balanced" else LabelTree.kmeans
-        return [
-            make(vectors, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed + i)
-            for i in range(self.trees)
-        ]
+        trees: list[LabelTree] = []
+        # a tree without clusters would be the same each time
+        while len(trees) < self.trees and not (trees and trees[0].depth == 1):
+            seed = self.seed + len(trees)
+            trees.append(make(vectors, arity=self.arity, max_leaf=self.max_leaf, seed=seed))
+        return trees
 
     def _train(
         self,
@@ -322,12 +324,16 @@ class TreeClassifier(training.LinearClassifier):
         search goes on as in a tree that was made of these branches and trained at once.
         """
         merged = cls._merged(parts, labels)
-        if len({len(part.trees_) for part in parts}) > 1:
-            raise ParameterError(f"models of {[len(part.trees_) for part in parts]} trees")
+        counts = [len(part.trees_) for part in parts]
+        # one tree without clusters stands for any number of them
+        if len({n for n, part in zip(counts, parts, strict=True) if part.trees_[0].depth > 1}) > 1:
+            raise ParameterError(f"models of {counts} trees")
         merged.trees_, merged.levels_ = [], []
-        for i in range(len(parts[0].trees_)):
-            tree = LabelTree.joined([part.trees_[i] for part in parts])
-            branches = [part._branch(i, tree.depth) for part in parts]
+        for i in range(max(counts)):
+            places = [min(i, count - 1) for count in counts]
+            both = list(zip(parts, places, strict=True))
+            tree = LabelTree.joined([part.trees_[place] for part, place in both])
+            branches = [part._branch(place, tree.depth) for part, place in both]
             merged.trees_.append(tree)
             merged.levels_.append(
                 [

@@ -182,7 +182,7 @@ def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
     watch = Clock()
     made = classifier.set_params(trees=1).make_trees(X, Y, job.label_features())
     tree = made[0]
-    trees = len(made) if classifier.tree else trees
+    trees = len(made) if classifier.tree or tree.depth == 1 else trees
     seconds = trees * watch.seconds()
     label_costs = classifier.label_costs(Y)
     matcher = classifier.negatives == "teacher+matcher"
