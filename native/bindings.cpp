@@ -866,8 +866,6 @@ NB_MODULE(_native, m) {
                               to_numpy(std::move(rows.values)));
     });
 
-    // --- sparse arithmetic (sparse.hpp)
-
     // --- decisions (decision.hpp)
     m.def(
         "decision_ascend",

@@ -235,8 +235,7 @@ class Solver {
         const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
                               weighed ? factors_.data() : nullptr};
         const auto loss = options.loss;
-        const Curvatures curvatures{classes, rows_.data(), change_.data(),
-                                    loss == Loss::logistic ? curvature_.data() : nullptr};
+        const Curvatures curvatures{classes, rows_.data(), change_.data(), kept(loss)};
         float* w = weights.data();
 
         std::fill_n(change_.begin(), n * lanes, 0.f);
@@ -293,10 +292,12 @@ class Solver {
         }
     }
 
+    // Where curvatures are kept, for a loss that needs it.
+    float* kept(Loss loss) { return loss == Loss::logistic ? curvature_.data() : nullptr; }
+
     std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
         return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    sloped_.data(), loss == Loss::logistic ? curvature_.data() : nullptr,
-                    counts_.data(), loss_.data());
+                    sloped_.data(), kept(loss), counts_.data(), loss_.data());
     }
 
     // The norm of a label's gradient at zero, which the stopping rule measures against (not that at
