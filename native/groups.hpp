@@ -71,7 +71,8 @@ struct WeightRows {
 // What all blocks of a group share: rows without gaps, and their mean.
 struct Group {
     newton::Rows rows;
-    std::vector<float> values;         // of the rows, where they are not used in place
+    std::vector<std::int64_t> starts;  // of the rows, where they are not used in place
+    std::vector<float> values;         // the same
     std::vector<std::int32_t> places;  // of the original rows, sorted, where they are not all
     std::vector<double> mean;          // bias last
     double mean_square = 0;
@@ -83,11 +84,13 @@ inline void store_dense(Group& group, std::size_t dense) {
     const std::size_t n = r.size();
     r.dense = dense;
     r.block.assign(n * dense, 0.f);
+    std::vector<std::int64_t> starts{0};
     std::vector<float> values;
+    starts.reserve(n + 1);
     const auto split = [&](auto& columns) {
-        std::int64_t left = 0, p = 0;
+        std::int64_t left = 0;
         for (std::size_t i = 0; i < n; ++i) {
-            for (const std::int64_t end = r.starts[i + 1]; p < end; ++p) {
+            for (auto p = r.starts[i]; p < r.starts[i + 1]; ++p) {
                 const auto column = static_cast<std::size_t>(columns[p]);
                 if (column < dense) {
                     r.block[i * dense + column] = r.values[p];
@@ -96,7 +99,7 @@ inline void store_dense(Group& group, std::size_t dense) {
                     values.push_back(r.values[p]);
                 }
             }
-            r.starts[i + 1] = left;
+            starts.push_back(left);
         }
         columns.resize(static_cast<std::size_t>(left));
     };
@@ -104,7 +107,9 @@ inline void store_dense(Group& group, std::size_t dense) {
         split(r.narrow);
     else
         split(r.columns);
+    group.starts = std::move(starts);
     group.values = std::move(values);
+    r.starts = group.starts;
     r.values = group.values;
 }
 
@@ -121,25 +126,30 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     const auto row = [&](std::size_t i) { return x.row(all ? i : group.places[i]); };
 
     auto& r = group.rows;
-    r.starts.reserve(n + 1);
+    std::int64_t entries = 0;
     for (std::size_t i = 0; i < n; ++i) {
         auto [begin, end] = row(i);
-        if (all && static_cast<std::int64_t>(begin) != r.starts.back())
+        if (all && static_cast<std::int64_t>(begin) != entries)
             throw std::invalid_argument("rows must follow each other without gaps");
-        r.starts.push_back(r.starts.back() + static_cast<std::int64_t>(end - begin));
+        entries += static_cast<std::int64_t>(end - begin);
     }
-    const auto entries = static_cast<std::size_t>(r.starts.back());
-    // On a machine with one memory node the values of all rows are used where they are.
-    const bool in_place = all && memory_nodes() == 1;
-    if (!in_place) {
-        group.values.reserve(entries);
+    // On a machine with one memory node all rows are used where they are.
+    if (all && memory_nodes() == 1) {
+        r.starts = x.starts;
+        r.values = x.values.first(static_cast<std::size_t>(entries));
+    } else {
+        group.starts.reserve(n + 1);
+        group.starts.push_back(0);
+        group.values.reserve(static_cast<std::size_t>(entries));
         for (std::size_t i = 0; i < n; ++i) {
             auto [begin, end] = row(i);
             group.values.insert(group.values.end(), x.values.begin() + begin,
                                 x.values.begin() + end);
+            group.starts.push_back(static_cast<std::int64_t>(group.values.size()));
         }
+        r.starts = group.starts;
+        r.values = group.values;
     }
-    r.values = in_place ? x.values.first(entries) : std::span<const float>(group.values);
     const auto for_features = [&](auto&& visit) {  // of all values, in order
         for (std::size_t i = 0; i < n; ++i) {
             auto [begin, end] = row(i);
@@ -149,7 +159,7 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
 
     // A group of few rows has few features: sorting them beats an array of all features.
     std::vector<std::pair<std::int32_t, std::int32_t>> used;  // -frequency, feature
-    const bool few = entries < x.width / 8;
+    const bool few = r.values.size() < x.width / 8;
     std::vector<std::int32_t> number(few ? 0 : x.width);
     if (few) {
         std::vector<std::int32_t> sorted;
@@ -178,7 +188,7 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     std::sort(where.begin(), where.end());
     const auto fill = [&](auto& columns) {
         using Column = std::decay_t<decltype(columns)>::value_type;
-        columns.reserve(entries);
+        columns.reserve(r.values.size());
         for_features([&](std::size_t f) {
             columns.push_back(static_cast<Column>(
                 few ? std::lower_bound(where.begin(), where.end(), std::pair{f, -1})->second

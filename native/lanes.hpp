@@ -27,6 +27,31 @@ using Buffer = std::vector<float, Pages<float, sizeof(Vector)>>;
 inline Vector* vectors(float* p) { return reinterpret_cast<Vector*>(p); }
 inline const Vector* vectors(const float* p) { return reinterpret_cast<const Vector*>(p); }
 
+// A bit for each lane.
+inline constexpr Integers lane_bits = {1 << 0,  1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                                       1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                                       1 << 12, 1 << 13, 1 << 14, 1 << 15};
+
+// Zero in the lanes without their bit.
+__attribute__((always_inline)) inline void keep_lanes(std::uint32_t bits, Vector& v) {
+    v = ((Integers{} + static_cast<std::int32_t>(bits)) & lane_bits) != 0 ? v : Vector{};
+}
+
+// Sets the bit of each lane where the vector is not zero, `shift` places up; `all_bits` brings them
+// together.
+__attribute__((always_inline)) inline void mark(const Vector& v, int shift, Integers& bits) {
+    bits |= (v != 0.f) & (lane_bits << shift);
+}
+__attribute__((always_inline)) inline std::uint32_t all_bits(const Integers& bits) {
+    const auto eight = __builtin_shufflevector(bits, bits, 0, 1, 2, 3, 4, 5, 6, 7) |
+                       __builtin_shufflevector(bits, bits, 8, 9, 10, 11, 12, 13, 14, 15);
+    const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) |
+                      __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+    const auto two =
+        __builtin_shufflevector(four, four, 0, 1) | __builtin_shufflevector(four, four, 2, 3);
+    return static_cast<std::uint32_t>(two[0] | two[1]);
+}
+
 // Sums of a * b over n places for every lane; in double every 64 places.
 MEGALABEL_CLONES inline void dot(const float* a, const float* b, std::size_t n, double* out) {
     double sum[lanes] = {};

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 #include <utility>
+#include <vector>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -74,5 +75,8 @@ struct Pages {
   private:
     static constexpr std::size_t large = std::size_t{1} << 20;
 };
+
+template <class T>
+using Paged = std::vector<T, Pages<T>>;
 
 }  // namespace megalabel

@@ -23,6 +23,8 @@
 #include <functional>
 #include <numeric>
 #include <span>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "lanes.hpp"
@@ -99,84 +101,152 @@ struct Classes {
     }
 };
 
-// Curvatures of listed rows: that of the squared hinge is twice the cost wherever there is a slope,
-// that of the logistic loss is kept.
-struct Curvatures {
-    const Classes& classes;
-    const std::int32_t* rows;
-    const float* slopes;
-    const float* kept;  // null for the squared hinge
+// The rows that have a slope in some lane. Slopes lie one after the other: those of a row in the
+// order of its lanes, where they are few, or of all lanes. Most rows of many have a slope in a few
+// lanes, and memory that is not written to does not count. The curvature of the squared hinge is
+// twice the cost wherever there is a slope; that of the logistic loss is kept in the same places.
+struct Sloped {
+    int few = 0;  // lanes whose slopes lie together
+    Paged<std::int32_t> rows;
+    Paged<std::uint16_t> bits;    // of the lanes, for each row
+    Paged<std::uint32_t> starts;  // of the row's slopes
+    Buffer slopes, curvatures;
+    std::size_t size = 0, entries = 0;
+    std::array<std::int32_t, lanes> counts{};  // of the rows, in each lane
 
-    __attribute__((always_inline)) void row(std::size_t r, Vector& curvature) const {
-        if (kept) {
-            curvature = vectors(kept)[r];
+    void resize(std::size_t n, Loss loss, bool packed) {
+        few = packed ? 4 : 0;
+        if (n >= std::size_t{1} << 28) throw std::length_error("a label has 2^28 rows or more");
+        rows.resize(n);
+        bits.resize(n);
+        starts.resize(n);
+        slopes.resize(n * lanes);
+        if (loss == Loss::logistic) curvatures.resize(n * lanes);
+    }
+
+    void clear() {
+        size = entries = 0;
+        counts = {};
+    }
+
+    __attribute__((always_inline)) void push(std::int32_t row, unsigned in, const Vector& slope,
+                                             const Vector& curvature, Loss loss) {
+        rows[size] = row;
+        bits[size] = static_cast<std::uint16_t>(in);
+        starts[size++] = static_cast<std::uint32_t>(entries);
+        if (std::popcount(in) > few) {
+            *vectors(slopes.data() + entries) = slope;
+            if (loss == Loss::logistic) *vectors(curvatures.data() + entries) = curvature;
+            entries += lanes;
             return;
         }
-        Vector sign, cost;
-        classes.row(rows[r], sign, cost);
-        curvature = vectors(slopes)[r] != 0.f ? 2.f * cost : Vector{};
+        for (; in; in &= in - 1, ++entries) {
+            const int k = std::countr_zero(in);
+            slopes[entries] = slope[k];
+            if (loss == Loss::logistic) curvatures[entries] = curvature[k];
+        }
+    }
+
+    std::size_t place(std::size_t r, std::size_t lane) const {
+        if (std::popcount(bits[r]) > few) return starts[r] + lane;
+        return starts[r] + static_cast<std::size_t>(std::popcount(bits[r] & ((1u << lane) - 1)));
+    }
+    // What lies in the places of a row, in its lanes.
+    __attribute__((always_inline)) void spread(const Buffer& numbers, std::size_t r,
+                                               Vector& out) const {
+        const float* next = numbers.data() + starts[r];
+        if (std::popcount(bits[r]) > few) {
+            out = *vectors(next);
+            return;
+        }
+        out = Vector{};
+        for (unsigned in = bits[r]; in; in &= in - 1) out[std::countr_zero(in)] = *next++;
+    }
+};
+
+// Slopes or curvatures of listed rows.
+struct Slopes {
+    const Sloped& sloped;
+    __attribute__((always_inline)) void row(std::size_t r, Vector& slope) const {
+        sloped.spread(sloped.slopes, r, slope);
+    }
+};
+
+struct Curvatures {
+    const Classes& classes;
+    const Sloped& sloped;
+    Loss loss;
+
+    __attribute__((always_inline)) void row(std::size_t r, Vector& curvature) const {
+        if (loss == Loss::logistic) {
+            sloped.spread(sloped.curvatures, r, curvature);
+            return;
+        }
+        Vector sign;
+        classes.row(static_cast<std::size_t>(sloped.rows[r]), sign, curvature);
+        curvature *= 2.f;
+        keep_lanes(sloped.bits[r], curvature);
     }
 
     // In a lane that has a slope.
     float one(std::size_t r, std::size_t lane) const {
-        return kept ? kept[r * lanes + lane] : 2.f * classes.one(rows[r], lane);
+        return loss == Loss::logistic ? sloped.curvatures[sloped.place(r, lane)]
+                                      : 2.f * classes.one(sloped.rows[r], lane);
     }
 };
 
-// The loss of every lane at margin + length * change.
-MEGALABEL_CLONES inline void losses(Loss kind, const Classes& classes, const float* margin,
-                                    const float* change, const float* length, std::size_t n,
-                                    double* out) {
-    const Vector factor = *vectors(length);
-    double sum[lanes] = {};
-    for (std::size_t j = 0; j < n; j += 64) {
-        Vector part = {};
-        for (std::size_t i = j; i < std::min(n, j + 64); ++i) {
-            Vector sign, cost, loss, slope, curvature;
-            classes.row(i, sign, cost);
-            const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
-            terms(kind, at, sign, cost, loss, slope, curvature);
-            part += loss;
-        }
-        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
+// Adds those of some rows that have a slope to the list, and the losses of all of them to the sums
+// of the lanes, for some lanes of each row. The margin of the r-th is at `place_of(r)`. (In float32
+// there are slopes without curvature, but no curvature without a slope.)
+template <class PlaceOf>
+MEGALABEL_CLONES inline void list_sloped(Loss kind, const Classes& classes,
+                                         std::span<const std::int32_t> rows,
+                                         const std::uint32_t* wanted, const float* margin,
+                                         const PlaceOf& place_of, Sloped& sloped, double* sums) {
+    Vector part = {};
+    Integers counts = {};
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        Vector sign, cost, loss, slope, curvature;
+        classes.row(static_cast<std::size_t>(rows[r]), sign, cost);
+        keep_lanes(wanted[r], cost);
+        terms(kind, vectors(margin)[place_of(r)], sign, cost, loss, slope, curvature);
+        part += loss;
+        counts -= slope != 0.f;
+        Integers each = {};
+        mark(slope, 0, each);
+        if (const auto bits = all_bits(each)) sloped.push(rows[r], bits, slope, curvature, kind);
     }
-    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k];
+    for (std::size_t k = 0; k < lanes; ++k) sums[k] += part[k], sloped.counts[k] += counts[k];
 }
 
-// Moves the margins, sums the loss of every lane there, and lists the rows that have a slope in
-// some lane, with a bit for each such lane. (In float32 there are slopes without curvature, but no
-// curvature without a slope.) The slopes of listed rows take the place of the margins' changes.
-// Curvatures are kept if there is room for them.
-MEGALABEL_CLONES inline std::size_t move(Loss kind, const Classes& classes, float* margin,
-                                         float* change, const float* length, std::size_t n,
-                                         std::int32_t* rows, std::uint16_t* sloped,
-                                         float* curvatures, std::int32_t* counts, double* out) {
-    const Vector factor = *vectors(length);
-    double sum[lanes] = {};
-    std::size_t count = 0;
-    Integers each = {};
-    for (std::size_t j = 0; j < n; j += 64) {
-        Vector part = {};
-        for (std::size_t i = j; i < std::min(n, j + 64); ++i) {
-            Vector sign, cost, loss, slope, curvature;
-            classes.row(i, sign, cost);
-            const Vector at = vectors(margin)[i] + factor * vectors(change)[i];
-            vectors(margin)[i] = at;
-            terms(kind, at, sign, cost, loss, slope, curvature);
-            part += loss;
-            each -= slope != 0.f;
-            vectors(change)[count] = slope;
-            if (curvatures) vectors(curvatures)[count] = curvature;
-            rows[count] = static_cast<std::int32_t>(i);
-            std::uint32_t bits = 0;
-            for (std::size_t k = 0; k < lanes; ++k) bits |= std::uint32_t(slope[k] != 0) << k;
-            sloped[count] = static_cast<std::uint16_t>(bits);
-            count += bits != 0;
+// The lengths of a step that are looked at in one pass: the longest, and half of it. Which lanes
+// have a slope there is said by a bit for each length and lane.
+inline constexpr std::size_t tries = 2;
+inline constexpr std::uint32_t every_bit = ~std::uint32_t{0};
+
+// Adds the losses of the rows from `first` on at margin + a * change to the sums of the lanes, for
+// each length a, and says which lanes have a slope there.
+MEGALABEL_CLONES inline void add_losses(Loss kind, const Classes& classes, const float* margin,
+                                        const float* change, const float* length, std::size_t first,
+                                        std::size_t last, std::array<Lanes, tries>& sums,
+                                        std::uint32_t* reached) {
+    Vector parts[tries] = {};
+    for (std::size_t i = first; i < last; ++i) {
+        Vector sign, cost, loss, slope, curvature;
+        classes.row(i, sign, cost);
+        const Vector at = vectors(margin)[i - first];
+        Vector step = *vectors(length) * vectors(change)[i - first];
+        Integers bits = {};
+        for (std::size_t t = 0; t < tries; ++t) {
+            terms(kind, at + step, sign, cost, loss, slope, curvature);
+            parts[t] += loss;
+            mark(slope, static_cast<int>(t * lanes), bits);
+            step *= 0.5f;
         }
-        for (std::size_t k = 0; k < lanes; ++k) sum[k] += part[k];
+        reached[i] = all_bits(bits);
     }
-    for (std::size_t k = 0; k < lanes; ++k) out[k] = sum[k], counts[k] = each[k];
-    return count;
+    for (std::size_t t = 0; t < tries; ++t)
+        for (std::size_t k = 0; k < lanes; ++k) sums[t][k] += parts[t][k];
 }
 
 // A label's positives (places among the group's rows) and the costs of its two classes.
@@ -206,11 +276,10 @@ class Solver {
         const std::size_t n = x.size(), size = x.width() + 1;
         block_.resize(size * lanes);
         alone_.resize((size + lanes - 1) / lanes * lanes);
-        margin_.resize(n * lanes);
-        change_.resize(n * lanes);
-        if (options.loss == Loss::logistic) curvature_.resize(n * lanes);
-        rows_.resize(n);
-        sloped_.resize(n);
+        keeps_ = n <= most_kept;
+        if (keeps_) margin_.resize(n * lanes);
+        sloped_.resize(n, options.loss, !keeps_);
+        reached_.assign(n, every_bit);
         positive_.assign(n, 0);
         Factors positive_cost{}, negative_cost{};
         Lanes tolerance{};
@@ -235,20 +304,18 @@ class Solver {
         const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
                               weighed ? factors_.data() : nullptr};
         const auto loss = options.loss;
-        const Curvatures curvatures{classes, rows_.data(), change_.data(), kept(loss)};
+        const Curvatures curvatures{classes, sloped_, loss};
         float* w = weights.data();
 
-        std::fill_n(change_.begin(), n * lanes, 0.f);
-        x.with_columns(
-            [&](auto* columns) { multiply(x, columns, options.bias, w, margin_.data()); });
-        std::size_t active = place(loss, classes, {}, n);
+        if (keeps_) multiply_all(x, options.bias, w, margin_);
+        list_slopes(x, options, classes, w, every_bit);
         for (int iteration = 0; iteration < options.max_newton; ++iteration) {
             std::fill(block_.step.begin(), block_.step.end(), 0.f);
-            list_rows(x, active, open, iteration);
+            list_rows(x, open, iteration);
             for (std::size_t k = 0; k < lanes; ++k)
                 if (apart_ >> k & 1)
                     open[k] = step_alone(x, options, curvatures, w, k, tolerance[k]);
-            step_together(x, options, curvatures, active, w, tolerance, open);
+            step_together(x, options, curvatures, w, tolerance, open);
             bool any = false;
             for (std::size_t k = 0; k < lanes; ++k) {
                 any |= open[k];
@@ -256,12 +323,11 @@ class Solver {
                 if (!open[k]) positive_cost[k] = negative_cost[k] = 0;
             }
             if (!any) break;
-            x.with_columns([&](auto* columns) {
-                multiply(x, columns, options.bias, block_.step.data(), change_.data());
-            });
-            const Factors length = line_search(loss, classes, n, size, w, open, stuck);
+            if (keeps_) multiply_all(x, options.bias, block_.step.data(), sloped_.slopes);
+            const auto [length, settled] = line_search(x, options, classes, w, open, stuck);
             add_scaled(length.data(), block_.step.data(), w, size);
-            active = place(loss, classes, length, n);
+            if (keeps_) add_scaled(length.data(), sloped_.slopes.data(), margin_.data(), n);
+            list_slopes(x, options, classes, w, settled);
         }
         unsigned left = 0;
         for (std::size_t k = 0; k < problems.size(); ++k)
@@ -274,17 +340,17 @@ class Solver {
     // in.
     void refine(const Rows& x, std::span<const Problem> problems, const Options& options,
                 const Lanes& tolerance, unsigned wanted, Buffer& w) {
-        change_ = Buffer();  // `= {}` would keep its memory
+        *this = Solver();
         Refiner refiner;
-        Doubles refined(x.width() + 1), costs;
+        Doubles refined(x.width() + 1);
+        Paged<float> costs;
         for (; wanted; wanted &= wanted - 1) {
             const auto lane = static_cast<std::size_t>(std::countr_zero(wanted));
             const auto& p = problems[lane];
             for (std::size_t q = 0; q < refined.size(); ++q) refined[q] = w[q * lanes + lane];
-            costs.assign(x.size(), -double{p.negative_cost});
+            costs.assign(x.size(), -p.negative_cost);
             for (std::size_t j = 0; j < p.positives.size(); ++j)
-                costs[p.positives[j]] =
-                    double{p.positive_cost} * (p.factors.empty() ? 1 : p.factors[j]);
+                costs[p.positives[j]] = p.positive_cost * (p.factors.empty() ? 1 : p.factors[j]);
             refiner.refine(x, costs, options.loss == Loss::logistic, options.bias, tolerance[lane],
                            refined);
             for (std::size_t q = 0; q < refined.size(); ++q)
@@ -292,12 +358,49 @@ class Solver {
         }
     }
 
-    // Where curvatures are kept, for a loss that needs it.
-    float* kept(Loss loss) { return loss == Loss::logistic ? curvature_.data() : nullptr; }
+    // Up to this many rows, their margins are kept from step to step and so is what a step changes.
+    // Those of more take more memory than all else, and computing them anew takes little longer
+    // than reading them.
+    static constexpr std::size_t most_kept = std::size_t{1} << 17;
 
-    std::size_t place(Loss loss, const Classes& classes, const Factors& length, std::size_t n) {
-        return move(loss, classes, margin_.data(), change_.data(), length.data(), n, rows_.data(),
-                    sloped_.data(), kept(loss), counts_.data(), loss_.data());
+    static void multiply_all(const Rows& x, float bias, const float* v, Buffer& out) {
+        x.with_columns([&](auto* columns) {
+            multiply<1>(x, columns, bias, {v}, x.size(), RowsFrom{0}, {out.data()});
+        });
+    }
+
+    // Lists the rows with a slope, which are among those with a settled bit, and sums the losses.
+    // By tiles of all rows, and for each lane by its own bits: no lane is summed in another order,
+    // or finds a slope by another rounding, because of its company.
+    void list_slopes(const Rows& x, const Options& options, const Classes& classes, const float* w,
+                     std::uint32_t settled) {
+        sloped_.clear();
+        loss_ = {};
+        alignas(64) float computed[tile * lanes];
+        std::array<std::int32_t, tile> rows;
+        std::array<std::uint32_t, tile> wanted;
+        x.with_columns([&](auto* columns) {
+            for (std::size_t first = 0; first < x.size(); first += tile) {
+                std::size_t found = 0;
+                for (std::size_t i = first; i < std::min(x.size(), first + tile); ++i) {
+                    rows[found] = static_cast<std::int32_t>(i);
+                    wanted[found] = reached_[i] & settled;
+                    wanted[found] |= wanted[found] >> lanes;
+                    found += wanted[found] != 0;
+                }
+                if (!found) continue;
+                const auto these = std::span(rows).first(found);
+                const ListedRows row_of{rows.data()};
+                if (keeps_) {
+                    list_sloped(options.loss, classes, these, wanted.data(), margin_.data(), row_of,
+                                sloped_, loss_.data());
+                } else {
+                    multiply<1>(x, columns, options.bias, {w}, found, row_of, {computed});
+                    list_sloped(options.loss, classes, these, wanted.data(), computed, RowsFrom{0},
+                                sloped_, loss_.data());
+                }
+            }
+        });
     }
 
     // The norm of a label's gradient at zero, which the stopping rule measures against (not that at
@@ -344,15 +447,14 @@ class Solver {
     // the same rows: lanes with a slope in few rows (`apart_`, a bit each), and those with few in
     // their sample (`thinned_`), which share the gradient with others. All that depends on nothing
     // but the label, so that its weights do not depend on its company.
-    void list_rows(const Rows& x, std::size_t active, const std::array<bool, lanes>& open,
-                   int iteration) {
+    void list_rows(const Rows& x, const std::array<bool, lanes>& open, int iteration) {
         const std::size_t few = x.size() / 8;
         offset_ = 1 + static_cast<std::uint64_t>(iteration) * 0x632BE59BD9B4E019u;
         apart_ = thinned_ = 0;
         std::uint64_t widest = 0;
         for (std::size_t k = 0; k < lanes; ++k) {
             lists_[k].clear();
-            const auto count = static_cast<std::size_t>(counts_[k]);
+            const auto count = static_cast<std::size_t>(sloped_.counts[k]);
             stride_[k] = stride(count, x.width(), iteration);
             reach_[k] = ~std::uint64_t{0} / stride_[k];
             if (!open[k] || count / stride_[k] > few) continue;
@@ -364,12 +466,13 @@ class Solver {
             }
         }
         if (!apart_ && !thinned_) return;
-        for (std::size_t r = 0; r < active; ++r) {
-            for (unsigned bits = sloped_[r] & apart_; bits; bits &= bits - 1)
+        for (std::size_t r = 0; r < sloped_.size; ++r) {
+            const unsigned all = sloped_.bits[r];
+            for (unsigned bits = all & apart_; bits; bits &= bits - 1)
                 lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
-            if (!(sloped_[r] & thinned_) || draw(rows_[r]) > widest) continue;
-            for (unsigned bits = sloped_[r] & thinned_; bits; bits &= bits - 1)
-                if (const int k = std::countr_zero(bits); draw(rows_[r]) <= reach_[k])
+            if (!(all & thinned_) || draw(sloped_.rows[r]) > widest) continue;
+            for (unsigned bits = all & thinned_; bits; bits &= bits - 1)
+                if (const int k = std::countr_zero(bits); draw(sloped_.rows[r]) <= reach_[k])
                     lists_[k].push_back(static_cast<std::int32_t>(r));
         }
     }
@@ -380,8 +483,8 @@ class Solver {
         picked_.clear();
         coefficients_.clear();
         for (auto r : lists_[lane]) {
-            picked_.push_back(rows_[r]);
-            coefficients_.push_back(change_[r * lanes + lane]);
+            picked_.push_back(sloped_.rows[r]);
+            coefficients_.push_back(sloped_.slopes[sloped_.place(r, lane)]);
         }
         auto& gradient = take_lane(w, lane, x.width() + 1);
         x.with_columns([&](auto* columns) {
@@ -411,8 +514,8 @@ class Solver {
         const bool all = stride_[lane] == 1;
         const auto times = static_cast<float>(stride_[lane]);
         for (auto r : lists_[lane]) {
-            if (!all && draw(rows_[r]) > reach_[lane]) continue;
-            picked_.push_back(rows_[r]);
+            if (!all && draw(sloped_.rows[r]) > reach_[lane]) continue;
+            picked_.push_back(sloped_.rows[r]);
             coefficients_.push_back(times * curvatures.one(r, lane));
         }
         std::fill(alone_.step.begin(), alone_.step.end(), 0.f);
@@ -432,8 +535,7 @@ class Solver {
     // The gradients of all other lanes, over the rows where any of them has a slope, and the steps
     // of those that need all these rows for it.
     void step_together(const Rows& x, const Options& options, const Curvatures& curvatures,
-                       std::size_t active, const float* w, const Lanes& tolerance,
-                       std::array<bool, lanes>& open) {
+                       const float* w, const Lanes& tolerance, std::array<bool, lanes>& open) {
         unsigned wanted = 0;
         for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{open[k]} << k;
         wanted &= ~apart_;
@@ -442,8 +544,8 @@ class Solver {
         float* gradient = block_.residual.data();
         std::memcpy(gradient, w, size * lanes * sizeof(float));
         x.with_columns([&](auto* columns) {
-            add(x, columns, options.bias, rows_.data(), active, sloped_.data(),
-                static_cast<std::uint16_t>(wanted), change_.data(), gradient);
+            add(x, columns, options.bias, sloped_.rows.data(), sloped_.size, sloped_.bits.data(),
+                static_cast<std::uint16_t>(wanted), Slopes{sloped_}, gradient);
         });
         Lanes square{};
         dot(gradient, gradient, size, square.data());
@@ -462,9 +564,9 @@ class Solver {
         const auto fall =
             find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
                 x.with_columns([&](auto* columns) {
-                    hessian(x, columns, options.bias, rows_.data(), active, sloped_.data(),
-                            static_cast<std::uint16_t>(lanes_going), curvatures,
-                            block_.direction.data(), block_.product.data());
+                    hessian(x, columns, options.bias, sloped_.rows.data(), sloped_.size,
+                            sloped_.bits.data(), static_cast<std::uint16_t>(lanes_going),
+                            curvatures, block_.direction.data(), block_.product.data());
                 });
             });
         for (std::size_t k = 0; k < lanes; ++k)
@@ -519,11 +621,14 @@ class Solver {
     }
 
     // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
-    // A lane is stuck where single precision sees no progress.
-    Factors line_search(Loss loss, const Classes& classes, std::size_t n, std::size_t size,
-                        const float* w, std::array<bool, lanes>& open,
-                        std::array<bool, lanes>& stuck) {
+    // A lane is stuck where single precision sees no progress. Which rows have a slope there is
+    // among the bits of `reached_`: also returns which of them to ask for.
+    std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options,
+                                                  const Classes& classes, const float* w,
+                                                  std::array<bool, lanes>& open,
+                                                  std::array<bool, lanes>& stuck) {
         const float* step = block_.step.data();
+        const std::size_t size = x.width() + 1;
         Lanes ww{}, ws{}, ss{}, value{};
         dot(w, w, size, ww.data());
         dot(w, step, size, ws.data());
@@ -535,46 +640,67 @@ class Solver {
             value[k] = loss_[k] + 0.5 * ww[k];
         }
         std::array<bool, lanes> searching = open;
-        for (int halving = 0; halving <= 20; ++halving) {
-            Lanes sum{};
-            losses(loss, classes, margin_.data(), change_.data(), length.data(), n, sum.data());
-            bool any = false;
-            for (std::size_t k = 0; k < lanes; ++k) {
-                if (!searching[k]) continue;
-                const double a = length[k];
-                const double f = sum[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
-                searching[k] = f - value[k] > 0.01 * a * fall_[k];
-                if (!searching[k]) {
-                    stuck[k] = value[k] - f <= 1e-7 * std::abs(f);
-                } else if (halving == 20) {
-                    length[k] = 0;
-                    stuck[k] = true;
-                } else {
-                    length[k] /= 2;
-                    any = true;
+        std::uint32_t settled = 0;
+        for (int halving = 0; std::ranges::find(searching, true) != searching.end();) {
+            std::array<Lanes, tries> sums{};
+            add_losses(x, options, classes, w, length, sums);
+            // lanes that settled in the pass before were looked at again where they did
+            settled = (settled | settled >> lanes) & 0xffff;
+            for (std::size_t t = 0; t < tries; ++t, ++halving) {
+                for (std::size_t k = 0; k < lanes; ++k) {
+                    if (!searching[k]) continue;
+                    const double a = length[k];
+                    const double f = sums[t][k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
+                    searching[k] = f - value[k] > 0.01 * a * fall_[k];
+                    if (!searching[k]) {
+                        stuck[k] = value[k] - f <= 1e-7 * std::abs(f);
+                        settled |= 1u << (t * lanes + k);
+                    } else if (halving == 20) {
+                        length[k] = 0;
+                        stuck[k] = true;
+                        searching[k] = false;
+                    } else {
+                        length[k] /= 2;
+                    }
                 }
             }
-            if (!any) break;
         }
         for (std::size_t k = 0; k < lanes; ++k) open[k] &= !stuck[k];
-        return length;
+        return {length, settled};
+    }
+
+    // The losses of all rows at each of the lengths, and where there is a slope.
+    void add_losses(const Rows& x, const Options& options, const Classes& classes, const float* w,
+                    const Factors& length, std::array<Lanes, tries>& sums) {
+        alignas(64) float margin[tile * lanes], change[tile * lanes];
+        x.with_columns([&](auto* columns) {
+            for (std::size_t first = 0; first < x.size(); first += tile) {
+                const std::size_t last = std::min(x.size(), first + tile);
+                if (!keeps_)
+                    multiply<2>(x, columns, options.bias, {w, block_.step.data()}, last - first,
+                                RowsFrom{first}, {margin, change});
+                newton::add_losses(options.loss, classes,
+                                   keeps_ ? margin_.data() + first * lanes : margin,
+                                   keeps_ ? sloped_.slopes.data() + first * lanes : change,
+                                   length.data(), first, last, sums, reached_.data());
+            }
+        });
     }
 
     Vectors block_, alone_;
-    Buffer margin_;
-    Buffer change_;     // of margins; between steps the slopes of listed rows
-    Buffer curvature_;  // of those, for the logistic loss
-    std::vector<std::int32_t> rows_;
-    std::vector<std::uint16_t> positive_, sloped_;
-    std::vector<float> factors_;
-    std::array<std::int32_t, lanes> counts_{};  // rows with a slope
-    std::array<std::vector<std::int32_t>, lanes> lists_;
+    bool keeps_ = false;
+    Buffer margin_;                 // of all rows, where they are kept
+    Paged<std::uint32_t> reached_;  // lanes that have a slope at the lengths looked at
+    Sloped sloped_;
+    Paged<std::uint16_t> positive_;
+    Buffer factors_;
+    std::array<Paged<std::int32_t>, lanes> lists_;
     unsigned apart_ = 0, thinned_ = 0;
     std::array<std::size_t, lanes> stride_{};
     std::array<std::uint64_t, lanes> reach_{};
     std::uint64_t offset_ = 0;  // of this iteration's samples
-    std::vector<std::int32_t> picked_;
-    std::vector<float> coefficients_;
+    Paged<std::int32_t> picked_;
+    Paged<float> coefficients_;
     Lanes loss_{};  // at the margins
     Lanes fall_{};  // gradient times step
 };

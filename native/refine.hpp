@@ -20,7 +20,7 @@
 
 namespace megalabel::newton {
 
-using Doubles = std::vector<double, Pages<double>>;
+using Doubles = Paged<double>;
 
 // <x_i, v>, without the bias.
 template <class Column>
@@ -47,12 +47,12 @@ class Refiner {
     // Goes on from `w` (bias last) until the gradient is no longer than the tolerance, or until
     // double precision sees no progress either. `costs` are of each row, below zero where the label
     // is not its own.
-    void refine(const Rows& x, std::span<const double> costs, bool logistic, double bias,
+    void refine(const Rows& x, std::span<const float> costs, bool logistic, double bias,
                 double tolerance, Doubles& w) {
         const std::size_t n = x.size(), size = w.size();
         for (auto* v : {&gradient_, &step_, &direction_, &residual_, &product_, &diagonal_})
             v->resize(size);
-        for (auto* v : {&margin_, &change_, &curvature_}) v->resize(n);
+        for (auto* v : {&margin_, &change_}) v->resize(n);
         double first = 0;  // the gradient's length where it began
         for (int iteration = 0; iteration < most_steps; ++iteration) {
             multiply(x, bias, w, margin_);
@@ -101,19 +101,20 @@ class Refiner {
 
     // The sum of the losses at the margins; sets the gradient, the curvature of each row, and the
     // diagonal of the Hessian.
-    double slopes(const Rows& x, std::span<const double> costs, bool logistic, double bias,
+    double slopes(const Rows& x, std::span<const float> costs, bool logistic, double bias,
                   const Doubles& w) {
         double sum = 0;
         gradient_ = w;
         std::fill(diagonal_.begin(), diagonal_.end(), 1.0);
         active_.clear();
+        curvature_.clear();
         x.with_columns([&](auto* columns) {
             for (std::size_t i = 0; i < x.size(); ++i) {
                 const Terms terms = terms_of(margin_[i], costs[i], logistic);
                 sum += terms.loss;
                 if (terms.slope == 0) continue;
                 active_.push_back(static_cast<std::int32_t>(i));
-                curvature_[i] = terms.curvature;
+                curvature_.push_back(terms.curvature);
                 for_row(x, columns, i, bias, [&](std::size_t q, double value) {
                     gradient_[q] += terms.slope * value;
                     diagonal_[q] += terms.curvature * value * value;
@@ -140,10 +141,10 @@ class Refiner {
             end_if_cancelled();
             product_ = direction_;
             x.with_columns([&](auto* columns) {
-                for (auto row : active_) {
-                    const auto i = static_cast<std::size_t>(row);
+                for (std::size_t a = 0; a < active_.size(); ++a) {
+                    const auto i = static_cast<std::size_t>(active_[a]);
                     const double c =
-                        curvature_[i] *
+                        curvature_[a] *
                         (row_product(x, columns, i, direction_.data()) + bias * direction_.back());
                     for_row(x, columns, i, bias,
                             [&](std::size_t q, double value) { product_[q] += c * value; });
@@ -165,7 +166,7 @@ class Refiner {
     // How far to go along the step: to where the objective is least, by Newton's method on the line
     // within a bracket that halves where that leads out. Steps over the edge of a row's margin may
     // be many times too long. 0 where there is nothing left to gain.
-    double search(std::span<const double> costs, bool logistic, double value,
+    double search(std::span<const float> costs, bool logistic, double value,
                   const Doubles& w) const {
         const double ww = dot(w, w), ws = dot(w, step_), ss = dot(step_, step_);
         const double fall = dot(gradient_, step_);
@@ -193,8 +194,9 @@ class Refiner {
     }
 
     Doubles gradient_, step_, direction_, residual_, product_, diagonal_;
-    Doubles margin_, change_, curvature_;  // of rows
-    std::vector<std::int32_t> active_;     // rows with a slope
+    Doubles margin_, change_;     // of rows
+    Paged<std::int32_t> active_;  // rows with a slope
+    Doubles curvature_;           // of those
 };
 
 }  // namespace megalabel::newton

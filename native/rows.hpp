@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,12 +20,12 @@ namespace megalabel::newton {
 struct Rows {
     std::size_t dense = 0;
     std::vector<float> block;  // size x dense
-    std::vector<std::int64_t> starts{0};
     // One of the two: 16 bits where they are enough, as the solver waits for memory more than for
     // anything else.
     std::vector<std::int32_t> columns;
     std::vector<std::uint16_t> narrow;
-    std::span<const float> values;       // kept by whoever made the rows
+    std::span<const std::int64_t> starts;  // these two are kept by whoever made the rows
+    std::span<const float> values;
     std::vector<std::int32_t> features;  // the original number of each column
 
     std::size_t size() const { return starts.size() - 1; }
@@ -90,57 +91,83 @@ MEGALABEL_CLONES inline void add_dense(const Rows& x, const std::int32_t* rows, 
     });
 }
 
-// out[r] = <x_row, w> for every listed row and lane; the bias weight comes last in w.
-template <class Column>
+// Which rows: some in turn, or those of a list.
+struct RowsFrom {
+    std::size_t first;
+    std::size_t operator()(std::size_t r) const { return first + r; }
+};
+struct ListedRows {
+    const std::int32_t* rows;
+    std::size_t operator()(std::size_t r) const { return static_cast<std::size_t>(rows[r]); }
+};
+
+// out[r] = <x_row, w> for each of some vectors, every lane; rows are `row_of(0)` to
+// `row_of(count - 1)`, and the bias weight comes last in w.
+template <std::size_t vectors_count, class Column, class RowOf>
 MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, float bias,
-                                      const float* weights, float* out) {
-    const Vector* w = vectors(weights);
-    const Vector start = bias * w[x.width()];
+                                      const std::array<const float*, vectors_count>& weights,
+                                      std::size_t count, const RowOf& row_of,
+                                      const std::array<float*, vectors_count>& out) {
     const float* values = x.values.data();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        Vector even = start, odd = {};
+    for (std::size_t r = 0; r < count; ++r) {
+        Vector even[vectors_count], odd[vectors_count] = {};
+        const std::size_t i = row_of(r);
         std::int64_t e = x.starts[i];
         const std::int64_t end = x.starts[i + 1];
+        for (std::size_t v = 0; v < vectors_count; ++v)
+            even[v] = bias * vectors(weights[v])[x.width()];
         for (; e + 1 < end; e += 2) {
-            even += values[e] * w[columns[e]];
-            odd += values[e + 1] * w[columns[e + 1]];
+            for (std::size_t v = 0; v < vectors_count; ++v) {
+                even[v] += values[e] * vectors(weights[v])[columns[e]];
+                odd[v] += values[e + 1] * vectors(weights[v])[columns[e + 1]];
+            }
         }
-        if (e < end) even += values[e] * w[columns[e]];
-        vectors(out)[i] = even + odd;
+        for (std::size_t v = 0; v < vectors_count; ++v) {
+            if (e < end) even[v] += values[e] * vectors(weights[v])[columns[e]];
+            vectors(out[v])[r] = even[v] + odd[v];
+        }
     }
     // four rows for each load of weights
-    for (std::size_t i = 0; x.dense && i < x.size(); i += 4) {
+    for (std::size_t r = 0; x.dense && r < count; r += 4) {
         const float* row[4];
-        Vector sums[4] = {};
-        for (std::size_t r = 0; r < 4; ++r) row[r] = x.dense_row(std::min(i + r, x.size() - 1));
-        for (std::size_t j = 0; j < x.dense; ++j)
-            for (std::size_t r = 0; r < 4; ++r) sums[r] += row[r][j] * w[j];
-        for (std::size_t r = 0; r < 4 && i + r < x.size(); ++r) vectors(out)[i + r] += sums[r];
+        for (std::size_t b = 0; b < 4; ++b)
+            row[b] = x.dense_row(row_of(std::min(r + b, count - 1)));
+        for (std::size_t v = 0; v < vectors_count; ++v) {
+            Vector sums[4] = {};
+            for (std::size_t j = 0; j < x.dense; ++j)
+                for (std::size_t b = 0; b < 4; ++b) sums[b] += row[b][j] * vectors(weights[v])[j];
+            for (std::size_t b = 0; b < 4 && r + b < count; ++b) vectors(out[v])[r + b] += sums[b];
+        }
     }
 }
 
 // out += X' coefficients over those listed rows that have a slope in a wanted lane (a bit each);
-// coefficients are in the order of the list.
-template <class Column>
+// `coefficients.row(place in the list, out)` gives that of every lane.
+template <class Column, class Coefficients>
 MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bias,
                                  const std::int32_t* rows, std::size_t count,
                                  const std::uint16_t* sloped, std::uint16_t wanted,
-                                 const float* coefficients, float* out) {
+                                 const Coefficients& coefficients, float* out) {
     Vector* o = vectors(out);
     Vector offset = {};
-    for (std::size_t r = 0; r < count; ++r) {
-        if (!(sloped[r] & wanted)) continue;
-        const Vector c = vectors(coefficients)[r];
-        offset += bias * c;
-        for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
-            o[columns[e]] += x.values[e] * c;
+    Vector tiled[tile];
+    for (std::size_t first = 0; first < count; first += tile) {
+        const std::size_t last = std::min(count, first + tile);
+        for (std::size_t r = first; r < last; ++r) {
+            if (!(sloped[r] & wanted)) continue;
+            Vector c;
+            coefficients.row(r, c);
+            offset += bias * c;
+            for (auto e = x.starts[rows[r]]; e < x.starts[rows[r] + 1]; ++e)
+                o[columns[e]] += x.values[e] * c;
+            if (x.dense) tiled[r - first] = c;
+        }
+        if (x.dense) add_dense(x, rows + first, last - first, sloped + first, wanted, tiled, o);
     }
-    if (x.dense) add_dense(x, rows, count, sloped, wanted, vectors(coefficients), o);
     o[x.width()] += offset;
 }
 
-// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache;
-// `curvatures.row(place in the list, out)` gives that of every lane.
+// out += X' diag(curvature) X direction over those rows, both halves while a row is in cache.
 template <class Column, class Curvatures>
 MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float bias,
                                      const std::int32_t* rows, std::size_t count,

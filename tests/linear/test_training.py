@@ -170,6 +170,22 @@ def test_so_many_rows_that_steps_come_from_samples(loss, eps, limit):
     assert found.min() > -1e-9
 
 
+@pytest.mark.parametrize(
+    ("loss", "dense"), [*((loss, False) for loss in LOSSES), (LOSSES[0], True)]
+)
+def test_so_many_rows_that_margins_are_not_kept(loss, dense):
+    n = 132_000
+    X, targets = problem(n, 12, 5)
+    if dense:
+        X = csr_matrix(hstack([X, np.cos(np.arange(n * 16)).reshape(n, 16) / 9]), dtype="f4")
+    W = train(X, targets, loss=loss, eps=1e-3)
+    found = excess(X, targets[:, :3], W[:3], loss)
+    assert found.max() < 1e-4
+    assert found.min() > -1e-9
+    for sizes in ((1,), (2, 3)):
+        np.testing.assert_array_equal(grouped(X, targets, sizes, loss=loss, eps=1e-3), W.toarray())
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("cost", [1e-6, 1e-3, 0.1, 10])
 def test_costs_from_tiny_to_large(loss, cost):
