@@ -165,9 +165,9 @@ auto without_gil(Compute&& compute) {
 using Untyped = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // child starts, section starts, row features, row starts, block starts and their bits, entries'
 // gaps and weights, scales, biases, number of features
-using LevelArrays =
-    std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::uint16_t>, In<std::uint16_t>,
-               In<std::int64_t>, std::size_t, Untyped, Untyped, In<float>, In<float>, std::size_t>;
+using LevelArrays = std::tuple<In<std::int64_t>, In<std::int64_t>, In<std::uint16_t>,
+                               In<std::uint16_t>, In<std::int64_t>, std::size_t, In<std::uint8_t>,
+                               Untyped, In<float>, In<float>, std::size_t>;
 // row starts, columns, values, number of columns
 using SparseArrays = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>, std::size_t>;
 
@@ -187,14 +187,11 @@ megalabel::ChunkedWeights level_of(const LevelArrays& arrays) {
                                     span(row_starts),
                                     span(block_starts),
                                     block_bits,
-                                    {},
+                                    span(gaps),
                                     {},
                                     span(scales),
                                     span(biases),
                                     width};
-    if (!hold<std::uint8_t, std::uint8_t>(gaps, level.entry_gaps) &&
-        !hold<std::uint16_t, std::uint16_t>(gaps, level.entry_gaps))
-        throw std::invalid_argument("gaps must be uint8 or uint16");
     if (!hold<float, float>(weights, level.entry_weights) &&
         !hold<std::uint16_t, megalabel::Half>(weights, level.entry_weights) &&
         !hold<std::int8_t, std::int8_t>(weights, level.entry_weights))
@@ -220,15 +217,13 @@ megalabel::Queries queries_of(const In2<float>& rows, float bias) {
 // `Weight` is what an entry keeps, `Shown` what NumPy sees it as.
 template <class Shown, class Weight>
 nb::tuple to_numpy(megalabel::BuiltChunks<Weight> built) {
-    nb::object gaps = built.wide_gaps.empty() ? nb::cast(to_numpy(std::move(built.narrow_gaps)))
-                                              : nb::cast(to_numpy(std::move(built.wide_gaps)));
     auto* weights = new std::vector<Weight>(std::move(built.weights));
     nb::capsule owner(weights,
                       [](void* p) noexcept { delete static_cast<std::vector<Weight>*>(p); });
     return nb::make_tuple(
         to_numpy(std::move(built.section_starts)), to_numpy(std::move(built.row_features)),
         to_numpy(std::move(built.row_starts)), to_numpy(std::move(built.block_starts)),
-        built.block_bits, gaps,
+        built.block_bits, to_numpy(std::move(built.gaps)),
         Out<Shown>(reinterpret_cast<Shown*>(weights->data()), {weights->size()}, owner),
         to_numpy(std::move(built.scales)), to_numpy(std::move(built.biases)));
 }

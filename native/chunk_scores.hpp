@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -75,12 +76,28 @@ struct Queries {
 #pragma GCC optimize("fp-contract=off")
 #endif
 
+// Whether any of `abreast` weights is zero, so that its gap counts more.
+inline constexpr std::size_t abreast = 4;
+template <class Weight>
+bool any_zero(const Weight* weights) {
+    bool any = false;
+    for (std::size_t i = 0; i < abreast; ++i) any |= is_zero(weights[i]);
+    return any;
+}
+inline bool any_zero(const std::int8_t* weights) {
+    std::uint32_t all;
+    std::memcpy(&all, weights, abreast);
+    return ((all - 0x01010101u) & ~all & 0x80808080u) != 0;
+}
+
 // Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
-// outside the entries or an entry belongs to none of the children.
-template <class Gap, class Weight>
-bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<const Gap> gaps,
-              std::span<const Weight> weights, const std::uint32_t* rows, const float* values,
-              std::size_t count, float* sums, std::size_t sums_count) {
+// outside the entries or an entry belongs to none of the children. `many`: gaps may be wide; most
+// of them are not, and entries side by side then cost no more than without any that are.
+template <bool many, class Weight>
+bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<const Weight> weights,
+              const std::uint32_t* rows, const float* values, std::size_t count, float* sums,
+              std::size_t sums_count) {
+    const auto gaps = level.entry_gaps;
     // Rows are short and far apart: those of some hits are fetched before the first is added.
     constexpr std::size_t together = 64;
     std::size_t begins[together], ends[together];
@@ -98,12 +115,29 @@ bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<cons
                 return false;
             const float value = values[first + h];
             std::size_t child = 0;
-            for (std::size_t e = begins[h]; e < ends[h]; ++e) {
-                child += gaps[e];
+            for (std::size_t e = begins[h]; e < ends[h];) {
+                if constexpr (many) {
+                    if (ends[h] - e >= abreast && !any_zero(weights.data() + e)) {
+                        // Children rise: the last one tells whether all of them lie inside.
+                        std::size_t children[abreast], last = child;
+                        for (std::size_t i = 0; i < abreast; ++i) children[i] = last += gaps[e + i];
+                        if (last >= sums_count) [[unlikely]]
+                            return false;
+                        for (std::size_t i = 0; i < abreast; ++i) {
+                            const float product = value * widen(weights[e + i]);
+                            sums[children[i]] += product;
+                        }
+                        child = last;
+                        e += abreast;
+                        continue;
+                    }
+                }
+                child += many ? step(gaps[e], weights[e]) : gaps[e];
                 if (child >= sums_count) [[unlikely]]
                     return false;
                 const float product = value * widen(weights[e]);
                 sums[child] += product;
+                ++e;
             }
         }
     }
@@ -347,7 +381,7 @@ class ParentScorer {
         if (by_entry < by_table) return;
         scratch_.table.assign(cells, 0.0f);
         std::visit(
-            [&](auto gaps, auto weights) {
+            [&](auto weights) {
                 std::size_t from, to = begin;
                 for (std::size_t r = 0; r < chunk_.rows; ++r) {
                     from = std::exchange(to, weights_.row_start(chunk_.first_row + r + 1));
@@ -355,13 +389,13 @@ class ParentScorer {
                     float* row = scratch_.table.data() + r * stride_;
                     std::size_t child = 0;
                     for (std::size_t e = from; e < to; ++e) {
-                        child += gaps[e];
+                        child += step(weights_.entry_gaps[e], weights[e]);
                         if (child >= chunk_.children) throw_entry();
                         row[child] = widen(weights[e]);
                     }
                 }
             },
-            weights_.entry_gaps, weights_.entry_weights);
+            weights_.entry_weights);
         written_out_ = true;
     }
 
@@ -428,12 +462,14 @@ class ParentScorer {
     void add_entries() {
         const auto& hits = scratch_.hits;
         const bool inside = std::visit(
-            [&](auto gaps, auto weights) {
-                return add_rows(weights_, chunk_.first_row, gaps, weights, hits.rows.data(),
-                                hits.values.data(), hits.count, scratch_.sums.data(),
-                                chunk_.children);
+            [&](auto weights) {
+                using Weight = decltype(weights)::value_type;
+                const auto add =
+                    chunk_.children > 256 ? add_rows<true, Weight> : add_rows<false, Weight>;
+                return add(weights_, chunk_.first_row, weights, hits.rows.data(),
+                           hits.values.data(), hits.count, scratch_.sums.data(), chunk_.children);
             },
-            weights_.entry_gaps, weights_.entry_weights);
+            weights_.entry_weights);
         if (!inside) throw_entry();
     }
 

@@ -6,9 +6,9 @@
 //
 // Features are kept in 16 bits: those of a chunk fall into sections of 65,536 by number, and it is
 // known where the rows of each section begin. Where the entries of a row begin is kept in 16 bits
-// past the start of its block, some rows that follow each other; a child as its distance from the
-// one before it in the row, entries of weight zero bridging what is too far for the distance's
-// bits.
+// past the start of its block, some rows that follow each other; a child in 8 bits, as its gap: the
+// distance from the one before it in the row. Of an entry of weight zero, which is there only for
+// that, the gap counts 256 fold: one or, past 65,535, some of them come before what is farther.
 //
 // Whole numbers of 8 bits are shares of the largest weight of their node. A bias is often many
 // times that of any feature, and would leave the others few bits: it is kept beside them, as it is.
@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -56,8 +55,19 @@ inline float widen(Half weight) {
     return std::bit_cast<float>(sign << 16 | magnitude << 13) * 0x1p112f;
 }
 
+inline bool is_zero(float weight) { return weight == 0; }
+inline bool is_zero(std::int8_t weight) { return weight == 0; }
+inline bool is_zero(Half weight) { return (weight.bits & 0x7fff) == 0; }
+
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_entry() {
     throw std::invalid_argument("a weight lies outside the arrays or belongs to no child");
+}
+
+// How far an entry is from the one before it. Without a branch: where children are many, none could
+// be foretold.
+template <class Weight>
+std::size_t step(std::uint8_t gap, Weight weight) {
+    return std::size_t{gap} << (is_zero(weight) ? 8 : 0);
 }
 
 inline constexpr std::size_t section_features = std::size_t{1} << 16;
@@ -75,7 +85,7 @@ struct ChunkedWeights {
     std::span<const std::uint16_t> row_starts;     // past the block's; one more than there are rows
     std::span<const std::int64_t> block_starts;
     std::size_t block_bits;  // a block is 2^block_bits rows
-    std::variant<std::span<const std::uint8_t>, std::span<const std::uint16_t>> entry_gaps;
+    std::span<const std::uint8_t> entry_gaps;
     std::variant<std::span<const float>, std::span<const Half>, std::span<const std::int8_t>>
         entry_weights;
     std::span<const float> scales, biases;  // of each node, for whole numbers; otherwise empty
@@ -84,9 +94,7 @@ struct ChunkedWeights {
     std::size_t parents() const { return child_starts.size() - 1; }
     std::size_t nodes() const { return static_cast<std::size_t>(child_starts.back()); }
     std::size_t sections() const { return width / section_features + 1; }
-    std::size_t entries() const {
-        return std::visit([](auto gaps) { return gaps.size(); }, entry_gaps);
-    }
+    std::size_t entries() const { return entry_gaps.size(); }
 
     // What holds for the arrays as a whole; `chunk` and `row` check what they read.
     void check() const {
@@ -164,8 +172,7 @@ struct BuiltChunks {
     std::vector<std::uint16_t> row_starts;
     std::vector<std::int64_t> block_starts;
     std::size_t block_bits = 6;
-    std::vector<std::uint8_t> narrow_gaps;  // whichever of the two takes fewer bytes
-    std::vector<std::uint16_t> wide_gaps;
+    std::vector<std::uint8_t> gaps;
     std::vector<Weight> weights;
     std::vector<float> scales, biases;
 
@@ -198,9 +205,7 @@ void fill_chunks(std::span<const std::int64_t> child_starts, std::size_t columns
     std::vector<Stripe> stripes;
     const std::size_t parents = child_starts.size() - 1;
     const std::size_t sections = (columns_count - 1) / section_features + 1;
-    std::int64_t most_children = 0;
     for (std::size_t p = 0; p < parents; ++p) {
-        most_children = std::max(most_children, child_starts[p + 1] - child_starts[p]);
         const std::size_t entries = source.entries(p);
         for (std::size_t section = 0; section < sections; ++section) {
             const std::size_t first = section * section_features;
@@ -219,8 +224,8 @@ void fill_chunks(std::span<const std::int64_t> child_starts, std::size_t columns
         std::vector<std::uint32_t> last;  // child of a feature
         std::vector<std::uint32_t> features;
     };
-    // Counts the entries of every feature that occurs, with those that bridge gaps over `most`.
-    auto count = [&](const Stripe& stripe, std::size_t most, Scratch& scratch) {
+    // Counts the entries of every feature that occurs, with those that bridge wide gaps.
+    auto count = [&](const Stripe& stripe, Scratch& scratch) {
         scratch.counts.resize(columns_count);
         scratch.last.resize(columns_count);
         scratch.features.clear();
@@ -229,38 +234,23 @@ void fill_chunks(std::span<const std::int64_t> child_starts, std::size_t columns
                 scratch.features.push_back(static_cast<std::uint32_t>(feature));
                 scratch.last[feature] = 0;
             }
-            const std::size_t gap = child - scratch.last[feature];
-            scratch.counts[feature] += 1 + (gap > most ? (gap - 1) / most : 0);
+            const std::size_t far = (child - scratch.last[feature]) >> 8;
+            scratch.counts[feature] += 1 + (far + 0xfe) / 0xff;
             scratch.last[feature] = static_cast<std::uint32_t>(child);
         });
     };
     ScratchPool<Scratch> pool;
-    auto count_all = [&](std::size_t most) {
-        std::atomic<std::size_t> total{0};
-        parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
-            pool.with([&](Scratch& scratch) {
-                count(stripes[s], most, scratch);
-                stripes[s].rows = scratch.features.size();
-                stripes[s].entries = 0;
-                for (auto feature : scratch.features)
-                    stripes[s].entries += std::exchange(scratch.counts[feature], 0);
-                total += stripes[s].entries;
-            });
+    parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
+        pool.with([&](Scratch& scratch) {
+            count(stripes[s], scratch);
+            stripes[s].rows = scratch.features.size();
+            for (auto feature : scratch.features)
+                stripes[s].entries += std::exchange(scratch.counts[feature], 0);
         });
-        return total.load();
-    };
-    std::size_t most = 0xff, entries = count_all(most);
-    if (most_children > 256) {
-        const std::size_t wide = count_all(0xffff);
-        if (wide * (2 + sizeof(Weight)) < entries * (1 + sizeof(Weight)))
-            most = 0xffff;
-        else
-            count_all(most);
-    }
+    });
 
     built.section_starts.assign(parents * sections + 1, 0);
-    std::size_t rows = 0;
-    entries = 0;
+    std::size_t rows = 0, entries = 0;
     for (Stripe& stripe : stripes) {  // from here on: where a stripe's rows and entries begin
         rows += std::exchange(stripe.rows, rows);
         entries += std::exchange(stripe.entries, entries);
@@ -268,42 +258,36 @@ void fill_chunks(std::span<const std::int64_t> child_starts, std::size_t columns
             static_cast<std::int64_t>(rows);
     }
     built.row_features.resize(rows);
+    built.gaps.resize(entries);
     built.weights.resize(entries);
     std::vector<std::int64_t> row_starts(rows + 1, static_cast<std::int64_t>(entries));
-    auto fill = [&](auto& gaps) {
-        using Gap = std::decay_t<decltype(gaps)>::value_type;
-        gaps.resize(entries);
-        parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
-            pool.with([&](Scratch& scratch) {
-                const Stripe& stripe = stripes[s];
-                count(stripe, most, scratch);
-                std::sort(scratch.features.begin(), scratch.features.end());
-                std::size_t row = stripe.rows, entry = stripe.entries;
-                for (auto feature : scratch.features) {
-                    built.row_features[row] =
-                        static_cast<std::uint16_t>(feature % section_features);
-                    row_starts[row++] = static_cast<std::int64_t>(entry);
-                    // From counts to places; the last child is found anew.
-                    entry += std::exchange(scratch.counts[feature], entry);
-                    scratch.last[feature] = 0;
+    parallel_for(stripes.size(), 1, [&](std::size_t s, std::size_t) {
+        pool.with([&](Scratch& scratch) {
+            const Stripe& stripe = stripes[s];
+            count(stripe, scratch);
+            std::sort(scratch.features.begin(), scratch.features.end());
+            std::size_t row = stripe.rows, entry = stripe.entries;
+            for (auto feature : scratch.features) {
+                built.row_features[row] = static_cast<std::uint16_t>(feature % section_features);
+                row_starts[row++] = static_cast<std::int64_t>(entry);
+                // From counts to places; the last child is found anew.
+                entry += std::exchange(scratch.counts[feature], entry);
+                scratch.last[feature] = 0;
+            }
+            for_entries(stripe, [&](std::size_t child, std::size_t feature, Weight weight) {
+                std::size_t& place = scratch.counts[feature];
+                const std::size_t gap = child - scratch.last[feature];
+                for (std::size_t far = gap >> 8, part; far > 0; far -= part) {
+                    part = std::min<std::size_t>(far, 0xff);
+                    built.gaps[place++] = static_cast<std::uint8_t>(part);  // the weight is zero
                 }
-                for_entries(stripe, [&](std::size_t child, std::size_t feature, Weight weight) {
-                    std::size_t& place = scratch.counts[feature];
-                    std::size_t gap = child - scratch.last[feature];
-                    for (; gap > most; gap -= most)  // the weight there is zero
-                        gaps[place++] = static_cast<Gap>(most);
-                    gaps[place] = static_cast<Gap>(gap);
-                    built.weights[place++] = weight;
-                    scratch.last[feature] = static_cast<std::uint32_t>(child);
-                });
-                for (auto feature : scratch.features) scratch.counts[feature] = 0;
+                built.gaps[place] = static_cast<std::uint8_t>(gap);
+                built.weights[place++] = weight;
+                scratch.last[feature] = static_cast<std::uint32_t>(child);
             });
+            for (auto feature : scratch.features) scratch.counts[feature] = 0;
         });
-    };
-    if (most == 0xff)
-        fill(built.narrow_gaps);
-    else
-        fill(built.wide_gaps);
+    });
     built.set_row_starts(row_starts);
 }
 
@@ -341,7 +325,7 @@ struct WeightsByNode {
                 Weight weight;
                 narrow(values[static_cast<std::size_t>(begin - columns.begin())],
                        scales.empty() ? 1 : scales[node], weight);
-                if (widen(weight) != 0) f(node - first, static_cast<std::size_t>(*begin), weight);
+                if (!is_zero(weight)) f(node - first, static_cast<std::size_t>(*begin), weight);
             }
             if (begin != end && end_feature == columns_count)
                 throw std::invalid_argument("a column is outside the width");
@@ -426,23 +410,19 @@ struct Parts {
         };
         std::vector<Entry> found;
         found.reserve(total);
-        for_rows(first_feature, end_feature,
-                 [&](std::size_t p, std::size_t feature, std::size_t begin, std::size_t end) {
-                     const auto weights = std::get<std::span<const Weight>>(parts[p].entry_weights);
-                     std::visit(
-                         [&](auto gaps) {
-                             std::size_t child = 0;
-                             for (std::size_t e = begin; e < end; ++e) {
-                                 child += gaps[e];
-                                 if (child >= places[p].size()) throw_entry();
-                                 if (widen(weights[e]) == 0) continue;  // bridges a gap
-                                 found.push_back({static_cast<std::uint32_t>(feature),
-                                                  static_cast<std::uint32_t>(places[p][child]),
-                                                  weights[e]});
-                             }
-                         },
-                         parts[p].entry_gaps);
-                 });
+        for_rows(
+            first_feature, end_feature,
+            [&](std::size_t p, std::size_t feature, std::size_t begin, std::size_t end) {
+                const auto weights = std::get<std::span<const Weight>>(parts[p].entry_weights);
+                std::size_t child = 0;
+                for (std::size_t e = begin; e < end; ++e) {
+                    child += step(parts[p].entry_gaps[e], weights[e]);
+                    if (child >= places[p].size()) throw_entry();
+                    if (is_zero(weights[e])) continue;  // bridges a gap
+                    found.push_back({static_cast<std::uint32_t>(feature),
+                                     static_cast<std::uint32_t>(places[p][child]), weights[e]});
+                }
+            });
         std::sort(found.begin(), found.end(), [](const Entry& a, const Entry& b) {
             return std::pair{a.feature, a.place} < std::pair{b.feature, b.place};
         });

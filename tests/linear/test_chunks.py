@@ -196,24 +196,23 @@ def test_a_large_bias_takes_no_bits_from_the_weights():
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
-    ("nodes", "width", "density", "gaps"),
+    ("nodes", "width", "density"),
     [
-        (300, 65535, 0.002, np.uint8),  # the bias is the last of one section
-        (300, 65536, 0.002, np.uint8),  # and alone in another
-        (40, 200_000, 0.002, np.uint8),
-        (100_000, 30, 0.001, np.uint16),  # children are far apart
-        (70_000, 30, 0.00002, np.uint16),  # and farther than 16 bits reach
-        (3000, 100, 0.01, np.uint8),
-        (66_000, 3, 1.0, np.uint8),  # rows too long for blocks
+        (300, 65535, 0.002),  # the bias is the last of one section
+        (300, 65536, 0.002),  # and alone in another
+        (40, 200_000, 0.002),
+        (100_000, 30, 0.001),  # children are far apart
+        (70_000, 30, 0.00002),  # and farther than 16 bits reach
+        (3000, 100, 0.01),
+        (66_000, 3, 1.0),  # rows too long for blocks
     ],
 )
-def test_few_bits_are_enough_for_many_features_and_children(precision, nodes, width, density, gaps):
+def test_few_bits_are_enough_for_many_features_and_children(precision, nodes, width, density):
     rng = np.random.default_rng(nodes)
     ends = csr_matrix(([2.0, 2.0], ([0, nodes - 1], [width, width])), (nodes, width + 1))
     weights = csr_matrix(matrix(nodes, width + 1, density, rng) + ends, dtype=np.float32)
     for starts in ([0, nodes], [0, nodes // 3, nodes]):
         level = ChunkedWeights.build(weights, starts, precision)
-        assert level.entry_gaps_.dtype == gaps
         back = level.to_csr()
         if precision == "float32":
             assert (back != weights).nnz == 0
@@ -224,6 +223,71 @@ def test_few_bits_are_enough_for_many_features_and_children(precision, nodes, wi
             found = level.scores(X, asked, np.tile(parents, len(rows)))
             expected = X[rows] @ back[:, :-1].T + back[:, -1].T.toarray()
             np.testing.assert_allclose(found.reshape(len(rows), -1), expected, atol=1e-4)
+
+
+GAPS = st.one_of(
+    st.sampled_from(
+        [1, 2, 255, 256, 257, 511, 512, 65_279, 65_280, 65_535, 65_536, 70_000, 131_072]
+    ),
+    st.integers(1, 300),
+    st.integers(1, 80_000),
+)
+
+
+def rows_with_gaps(features, seed):
+    """Weights (nodes, features + 1) whose features have children at the given distances."""
+    rng = np.random.default_rng(seed)
+    children = [np.cumsum(gaps) - first for gaps, first in features]
+    nodes = max(int(places[-1]) for places in children) + 1 + int(rng.integers(3))
+    indices = np.concatenate(children)
+    columns = np.repeat(np.arange(len(children)), [len(places) for places in children])
+    values = rng.choice([-3.0, -0.5, 0.25, 1, 2], len(indices)).astype(np.float32)
+    return csr_matrix((values, (indices, columns)), (nodes, len(features) + 1))
+
+
+FEATURES = st.lists(
+    # the first child may be the first of all
+    st.tuples(st.lists(GAPS, min_size=1, max_size=40), st.integers(0, 1)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(max_examples=60, deadline=None)
+@given(features=FEATURES, seed=st.integers(0, 99))
+def test_children_at_any_distance(precision, features, seed):
+    weights = rows_with_gaps(features, seed)
+    nodes, width = weights.shape[0], weights.shape[1] - 1
+    rng = np.random.default_rng(seed)
+    level = ChunkedWeights.build(weights, [0, nodes], precision)
+    back = level.to_csr()
+    assert (back != 0).nnz == weights.nnz
+    np.testing.assert_allclose(back.data, weights.data, atol=0.012 if precision == "int8" else 0)
+    np.testing.assert_array_equal(back.indices, weights.indices)
+    for X in (matrix(1, width, 1.0, rng), matrix(5, width, 0.5, rng)):
+        n = X.shape[0]
+        found = level.scores(X, np.arange(n), np.zeros(n, int)).reshape(n, -1)
+        expected = (X.astype(np.float64) @ back[:, :-1].T.astype(np.float64)).toarray()
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    places = [rng.permutation(nodes), nodes + rng.permutation(nodes)]
+    joined = ChunkedWeights.join([level, level], places)
+    shuffled = csr_matrix((2 * nodes, width + 1), dtype=np.float32)
+    for own in places:
+        shuffled += csr_matrix((np.ones(nodes), (own, np.arange(nodes))), (2 * nodes, nodes)) @ back
+    assert abs(joined.to_csr() - shuffled).max() == 0
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("gap", "entries"),
+    [(255, 1), (256, 2), (65_535, 2), (65_536, 3), (130_815, 3), (130_816, 4)],
+)
+def test_a_wide_gap_costs_few_entries(precision, gap, entries):
+    weights = csr_matrix(([1.0, 1.0], ([3, 3 + gap], [0, 0])), (200_000, 2), dtype=np.float32)
+    level = ChunkedWeights.build(weights, [0, 200_000], precision)
+    assert len(level.entry_gaps_) == 1 + entries
+    assert level.to_csr().nonzero()[0].tolist() == [3, 3 + gap]
 
 
 def test_float16_is_read_without_help_of_the_processor():
@@ -460,19 +524,24 @@ def test_damaged_arrays_give_an_error_or_an_answer(data):
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_damaged_arrays_are_joined_or_refused(data):
+def test_damaged_arrays_are_scored_and_joined_or_refused(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 20)))
-    width = data.draw(st.sampled_from([12, 70_000]))
-    weights = matrix(9, width + 1, 4 / width, rng)
-    level = ChunkedWeights.build(weights, [0, 9], data.draw(st.sampled_from(PRECISIONS)))
+    width, n = data.draw(st.sampled_from([(12, 9), (70_000, 9), (12, 3000)]))
+    weights = matrix(n, width + 1, 40 / width / n, rng)
+    level = ChunkedWeights.build(weights, [0, n], data.draw(st.sampled_from(PRECISIONS)))
     learned = damaged(data, level)
+    X = matrix(data.draw(st.sampled_from([1, 60])), width, 6 / width, rng)
     try:
         changed = ChunkedWeights()
         changed.restore(learned)
-        joined = ChunkedWeights.join([level, changed], [np.arange(9), np.arange(9, 18)])
+        with np.errstate(all="ignore"):
+            scores = changed.scores(X, np.arange(X.shape[0]), np.zeros(X.shape[0], int))
+            changed.to_csr()
+        joined = ChunkedWeights.join([level, changed], [np.arange(n), np.arange(n, 2 * n)])
     except ValueError:
         return
-    assert joined.n_nodes == 18
+    assert scores.size == X.shape[0] * np.diff(changed.child_starts_)[0]
+    assert joined.n_nodes == 2 * n
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -163,7 +163,7 @@ def test_missing_and_strange_folders(model, tmp_path):
 def test_a_manifest_with_values_that_cannot_be(model, tmp_path, value):
     folder = copy_of(model, tmp_path / "m")
     text = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(text.replace('"format": 2', f'"format": 2, "x": {value}'))
+    (folder / MANIFEST).write_text(text.replace('"format": ', f'"x": {value}, "format": '))
     with pytest.raises(StoreError, match="damaged"):
         store.load(folder)
 

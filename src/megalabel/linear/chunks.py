@@ -53,9 +53,10 @@ class ChunkedWeights(Component):
     block_starts_ : int64 array
         The first entry of each block.
     block_bits_ : int
-    entry_gaps_ : uint8 or uint16 array (entries,)
+    entry_gaps_ : uint8 array (entries,)
         The child of each entry, by its place among its siblings, counted from that of the entry
-        before it in the row. Entries of weight zero bridge gaps that are too wide for this.
+        before it in the row. Gaps that are too wide for this are bridged by entries of weight
+        zero, which count 256 fold.
     entry_weights_ : float32, float16 or int8 array (entries,)
     scales_, biases_ : float32 arrays (nodes,)
         What the weights of each node are multiplied with, and its bias, which has no row. Only for
@@ -209,7 +210,8 @@ class ChunkedWeights(Component):
         parents = np.repeat(np.repeat(np.arange(last - first), sections), in_section)
         entries = slice(starts[0], starts[-1])
         # the place of a child is the sum of the gaps since its row began
-        ends = np.cumsum(self.entry_gaps_[entries], dtype=np.int64)
+        kept = self.entry_weights_[entries] != 0  # the others bridge gaps
+        ends = np.cumsum(np.where(kept, 1, 256) * self.entry_gaps_[entries])
         before = np.concatenate([[0], ends])[starts[:-1] - starts[0]]
         nodes = ends + np.repeat(children[parents] - before, in_row)
         weights = self.entry_weights_[entries].astype(np.float32)
@@ -217,7 +219,6 @@ class ChunkedWeights(Component):
             raise ValueError("entry_gaps_ of ChunkedWeights lead to no child")
         if self.precision == "int8":
             weights *= self.scales_[nodes]
-        kept = self.entry_weights_[entries] != 0  # the others bridge gaps
         found = nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
         if self.precision != "int8":
             return found
@@ -275,7 +276,7 @@ class ChunkedWeights(Component):
             raise ValueError(f"block_bits_ of {owner} must be an integer of at most 16")
         blocks = (len(self.row_features_) >> self.block_bits_) + 1
         check("block_starts_", (np.int64,), blocks)
-        check("entry_gaps_", (np.uint8, np.uint16))
+        check("entry_gaps_", (np.uint8,))
         check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_gaps_))
         for name in BY_NODE:
             if self.precision == "int8":

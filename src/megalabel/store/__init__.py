@@ -32,7 +32,7 @@ from megalabel.store.folder import (
 
 __all__ = ["about", "check_target", "is_model", "load", "save", "verify"]
 
-FORMAT = 2
+FORMAT = 3
 _MANIFEST_LIMIT = 64 << 20
 _CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
 
