@@ -21,7 +21,7 @@ from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError, StoreError
 from megalabel.features import Precomputed
 from megalabel.linear import Prior
-from megalabel.store.encoding import Decoder, Encoder
+from megalabel.store.encoding import Decoder, Encoder, mapped_strings
 from megalabel.store.folder import MANIFEST
 from megalabel.tagger import Tagger
 
@@ -58,6 +58,29 @@ def test_strings_come_back(values):
     column = pa.array(values, pa.large_string())
     assert round_trip(column).equals(column)
     assert round_trip(column[1:]).equals(column[1:])
+
+
+@pytest.mark.parametrize("length", [0, 255, 256, 65_535, 65_536])
+def test_strings_of_any_length_come_back(length):
+    column = pa.array(["", "é" * (length // 2) + "a" * (length % 2), "b"], pa.large_string())
+    assert round_trip(column).equals(column)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        np.array([1, 3], np.uint8),
+        np.array([2**64 - 1, 4], np.uint64),
+        np.array([-1, 4]),
+        np.array([1.0, 2]),
+        np.array([[1, 2]], np.uint8),
+        np.array([2, 1], np.uint8),  # cuts a character in two
+    ],
+)
+def test_strings_whose_lengths_cannot_be(lengths):
+    data = np.frombuffer("aé".encode(), np.uint8)
+    with pytest.raises((StoreError, pa.ArrowInvalid)):
+        mapped_strings(data, lengths)
 
 
 def test_arrays_matrices_and_label_sets_come_back():

@@ -4,7 +4,7 @@ What is not plain JSON is a one-key object whose key starts with `$`:
 
     {"$array": file, "dtype": …, "shape": …}          a NumPy array
     {"$csr": {shape, data, indices, indptr}}           a sparse matrix
-    {"$strings": {bytes, offsets}}                     Arrow strings
+    {"$strings": {bytes, lengths}}                     Arrow strings
     {"$labels": {ids, names, texts}}                   a label set
     {"$component": "room.Class", parameters, learned}  a component
 
@@ -70,7 +70,9 @@ class Encoder:
         if isinstance(value, pa.LargeStringArray):
             offsets, data = to_arrays(value)
             data = data[offsets[0] : offsets[-1]]
-            parts = {"bytes": data, "offsets": offsets - offsets[0]}
+            lengths = np.diff(offsets)  # most fit in one byte
+            lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
+            parts = {"bytes": data, "lengths": lengths}
             return {"$strings": {k: self.value(v, f"{name}.{k}") for k, v in parts.items()}}
         if issparse(value):
             parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
@@ -134,7 +136,7 @@ class Decoder:
             return mapped_csr(parts["shape"], *arrays)
         if "$strings" in encoded:
             parts = encoded["$strings"]
-            return mapped_strings(self.value(parts["bytes"]), self.value(parts["offsets"]))
+            return mapped_strings(self.value(parts["bytes"]), self.value(parts["lengths"]))
         if "$labels" in encoded:
             return LabelSet(**{k: self.value(v) for k, v in encoded["$labels"].items()})
         for key in encoded:
@@ -165,12 +167,14 @@ def find_class(name: str) -> type[Component]:
     return found
 
 
-def mapped_strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
-    """Arrow strings over arrays that may be mapped from disk; everything about them is checked."""
-    if data.dtype != np.uint8 or offsets.dtype != np.int64 or data.ndim != 1 or offsets.ndim != 1:
-        raise StoreError("strings must be bytes and 64-bit offsets")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
-        raise StoreError("strings whose offsets do not fit their bytes")
+def mapped_strings(data: np.ndarray, lengths: np.ndarray) -> pa.LargeStringArray:
+    """Arrow strings over bytes that may be mapped from disk; everything about them is checked."""
+    if data.dtype != np.uint8 or lengths.dtype.kind != "u" or data.ndim != 1 or lengths.ndim != 1:
+        raise StoreError("strings must be bytes, and lengths that are not negative")
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    if offsets[-1] != len(data):
+        raise StoreError("strings whose lengths do not fit their bytes")
     column = from_arrays(offsets, data)
     column.validate(full=True)  # offsets rise, text is UTF-8
     return column
