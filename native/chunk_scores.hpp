@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -463,11 +464,12 @@ class ParentScorer {
         const auto& hits = scratch_.hits;
         const bool inside = std::visit(
             [&](auto weights) {
-                using Weight = decltype(weights)::value_type;
-                const auto add =
-                    chunk_.children > 256 ? add_rows<true, Weight> : add_rows<false, Weight>;
-                return add(weights_, chunk_.first_row, weights, hits.rows.data(),
-                           hits.values.data(), hits.count, scratch_.sums.data(), chunk_.children);
+                const auto add = [&](auto many) {
+                    return add_rows<many()>(weights_, chunk_.first_row, weights, hits.rows.data(),
+                                            hits.values.data(), hits.count, scratch_.sums.data(),
+                                            chunk_.children);
+                };
+                return chunk_.children > 256 ? add(std::true_type{}) : add(std::false_type{});
             },
             weights_.entry_weights);
         if (!inside) throw_entry();
