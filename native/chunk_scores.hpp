@@ -77,18 +77,25 @@ struct Queries {
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-// Whether any of `abreast` weights is zero, so that its gap counts more.
+// Whether any of `abreast` weights is zero, so that its gap counts more; asked of words that hold
+// several of them.
 inline constexpr std::size_t abreast = 4;
-template <class Weight>
-bool any_zero(const Weight* weights) {
-    bool any = false;
-    for (std::size_t i = 0; i < abreast; ++i) any |= is_zero(weights[i]);
-    return any;
-}
 inline bool any_zero(const std::int8_t* weights) {
     std::uint32_t all;
-    std::memcpy(&all, weights, abreast);
+    std::memcpy(&all, weights, sizeof all);
     return ((all - 0x01010101u) & ~all & 0x80808080u) != 0;
+}
+template <class Weight>
+bool any_zero(const Weight* weights) {
+    // Without its sign, a weight carries into the sign's place when all other bits are added,
+    // unless it is zero.
+    constexpr int bits = 8 * sizeof(Weight);
+    constexpr std::uint64_t ones = ~std::uint64_t{0} / ((std::uint64_t{1} << bits) - 1);
+    constexpr std::uint64_t signs = ones << (bits - 1), others = signs - ones;
+    std::uint64_t words[abreast * sizeof(Weight) / 8], carried = signs;
+    std::memcpy(words, weights, sizeof words);
+    for (const std::uint64_t word : words) carried &= (word & others) + others;
+    return carried != signs;
 }
 
 // Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
