@@ -84,13 +84,13 @@ struct Classes {
     const float* factors;  // of the cost where a row is positive, a row x lane each; null: all 1
 
     __attribute__((always_inline)) void row(std::size_t i, Vector& sign, Vector& cost) const {
-        sign = Vector{} - 1.f;
-        cost = *vectors(negative_cost);
-        if (positive[i] == 0) return;
-        for (std::size_t k = 0; k < lanes; ++k) {
-            if (!(positive[i] >> k & 1)) continue;
-            sign[k] = 1.f;
-            cost[k] = one(i, k);
+        const Integers own = ((Integers{} + positive[i]) & lane_bits) != 0;
+        sign = own ? Vector{} + 1.f : Vector{} - 1.f;
+        cost = own ? *vectors(positive_cost) : *vectors(negative_cost);
+        if (!factors) return;
+        for (unsigned in = positive[i]; in; in &= in - 1) {
+            const auto k = static_cast<std::size_t>(std::countr_zero(in));
+            cost[k] *= factors[i * lanes + k];
         }
     }
 
