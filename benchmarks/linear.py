@@ -203,7 +203,12 @@ def run_peer(system: str, corpus: Path, work: Path, args: argparse.Namespace) ->
 def launch(command: list[Any], args: argparse.Namespace, cwd: Path | None = None) -> Result:
     """Runs `python script arguments`: all that it prints as JSON, or the reason why it failed."""
     python, *rest = map(str, command)
-    environment = {"OMP_NUM_THREADS": str(args.threads), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "OMP_NUM_THREADS": str(args.threads),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # what reading has used is given back before training, not during it
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
     try:
         done = subprocess.run(
             [python, "-c", WATCHED, *rest],

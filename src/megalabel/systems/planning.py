@@ -140,19 +140,24 @@ def trial(tagger: Tagger, corpus: Corpus, rows: int = 32_000) -> Trial:
 
 
 def learned_bytes(value: Any) -> int:
-    """The bytes of everything a component has learned."""
+    """The bytes of everything a component has learned, as it is stored."""
     if isinstance(value, Component):
         return sum(map(learned_bytes, value.learned().values()))
     if isinstance(value, LabelSet):
         columns = {id(c): c for c in (value.ids, value.names, value.texts) if c is not None}
-        return sum(column.nbytes for column in columns.values())
+        return sum(map(learned_bytes, columns.values()))
     if issparse(value):
         return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
-    if isinstance(value, np.ndarray | pa.Array):
+    if isinstance(value, pa.Array):  # by lengths, most of them a byte, in place of offsets
+        return int(value.nbytes) - 7 * len(value)
+    if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Mapping):
         return sum(map(learned_bytes, value.values()))
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
+
+
+KEPT_ROWS = 2**17  # of more, a thread keeps no margins (native/newton.hpp)
 
 
 def working_bytes(
@@ -161,8 +166,11 @@ def working_bytes(
     """Memory of a linear classifier's rows, their columns as the solver numbers them, and the
     buffers of threads that solve labels on all of them."""
     columns = 2 if width <= 2**16 else 4
-    each = 3 if loss == "logistic" else 2
-    return (8 + columns) * entries + threads * LANES * 4 * (5 * (width + 1) + each * rows)
+    vectors, margins = (5, 3 if loss == "logistic" else 2)
+    if rows > KEPT_ROWS:
+        vectors, margins = (5, 2) if loss == "logistic" else (3, 0)
+    own = LANES * 4 * (vectors * (width + 1) + margins * rows) + 20 * rows
+    return (8 + columns) * entries + threads * own
 
 
 def memory_in_use() -> int:
