@@ -162,7 +162,7 @@ def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
         model = 2 * (learned_bytes(part.weights_) - learned_bytes(half))
         return _Cost(seconds, model, weights.nnz)
 
-    share = 4 * _WORK / max(1, chosen * X.nnz)
+    share = 8 * _WORK / max(1, chosen * X.nnz)
     cost = _by_rows(cost_of, share, len(corpus), tagger.seed).times(blocks / max(1, chosen))
     # all but those that are trained at a time are stored already
     cost.entries *= min(1.0, LABELS_AT_ONCE / max(1, used))
