@@ -54,7 +54,6 @@ from megalabel.features import Precomputed, Tfidf
 
 OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named systems
     "dismec": ("dismec", {}),
-    "dismec, prune=0.08": ("dismec", {"prune": 0.08}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
     "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),

@@ -43,13 +43,15 @@ __attribute__((always_inline)) inline void mark(const Vector& v, int shift, Inte
     bits |= (v != 0.f) & (lane_bits << shift);
 }
 __attribute__((always_inline)) inline std::uint32_t all_bits(const Integers& bits) {
-    const auto eight = __builtin_shufflevector(bits, bits, 0, 1, 2, 3, 4, 5, 6, 7) |
-                       __builtin_shufflevector(bits, bits, 8, 9, 10, 11, 12, 13, 14, 15);
-    const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) |
-                      __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-    const auto two =
-        __builtin_shufflevector(four, four, 0, 1) | __builtin_shufflevector(four, four, 2, 3);
-    return static_cast<std::uint32_t>(two[0] | two[1]);
+    typedef std::int32_t Eight __attribute__((vector_size(32)));
+    typedef std::int32_t Four __attribute__((vector_size(16)));
+    Eight eight[2];
+    std::memcpy(eight, &bits, sizeof eight);
+    eight[0] |= eight[1];
+    Four four[2];
+    std::memcpy(four, eight, sizeof four);
+    four[0] |= four[1];
+    return static_cast<std::uint32_t>((four[0][0] | four[0][1]) | (four[0][2] | four[0][3]));
 }
 
 // Sums of a * b over n places for every lane; in double every 64 places.
