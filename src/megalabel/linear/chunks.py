@@ -198,12 +198,12 @@ class ChunkedWeights(Component):
         self.check_fitted()
         sections = self.n_features_ // SECTION + 1
         bounds = np.asarray(self.section_starts_[first * sections : last * sections + 1])
+        _check_rising(bounds, len(self.row_features_))
         rows = np.arange(bounds[0], bounds[-1] + 1)
         starts = self.block_starts_[rows >> self.block_bits_] + self.row_starts_[rows]
+        _check_rising(starts, len(self.entry_gaps_))
         children = np.asarray(self.child_starts_[first : last + 1])
-        for rising in (bounds, starts, children):
-            if rising[0] < 0 or (np.diff(rising) < 0).any():
-                raise ValueError("the starts of ChunkedWeights must rise")
+        _check_rising(children, self.n_nodes)
         in_section, in_row = np.diff(bounds), np.diff(starts)
         base = SECTION * np.tile(np.arange(sections), last - first)
         features = self.row_features_[rows[:-1]] + np.repeat(base, in_section)
@@ -297,6 +297,11 @@ class ChunkedWeights(Component):
             *(getattr(self, name, NOTHING) for name in BY_NODE),
             self.n_features_,
         )
+
+
+def _check_rising(starts: np.ndarray, most: int) -> None:
+    if starts.min() < 0 or starts.max() > most or (np.diff(starts) < 0).any():
+        raise ValueError(f"the starts of ChunkedWeights must rise from 0 to {most}")
 
 
 def beam_search(
