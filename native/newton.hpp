@@ -414,48 +414,66 @@ class Solver {
         return model;
     }
 
-    // Armijo backtracking from the full step, every lane with its own length; 0 for closed lanes.
-    // A lane is stuck where single precision sees no progress. Which rows have a slope there is
-    // among the bits of `reached_`: also returns which of them to ask for.
+    // How long a step every lane takes; 0 for closed lanes. Losses and their slopes along the step,
+    // which are known at both ends and in the middle, say in which half of it the minimum is, and
+    // a straight line between two slopes about where. A lane whose half is not low enough (Armijo)
+    // tries a quarter of the step. One is stuck where single precision sees no progress. Which rows
+    // have a slope there is among the bits of `reached_`: also returns which of them to ask for.
     std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options,
                                                   const Classes& classes, const float* w,
                                                   std::array<bool, lanes>& open,
                                                   std::array<bool, lanes>& stuck) {
+        struct Point {
+            double length, value, slope;
+        };
         const float* step = block_.step.data();
         const std::size_t size = x.width() + 1;
-        Lanes ww{}, ws{}, ss{}, value{};
+        Lanes ww{}, ws{}, ss{};
         dot(w, w, size, ww.data());
         dot(w, step, size, ws.data());
         dot(step, step, size, ss.data());
         Factors length{};
-        for (std::size_t k = 0; k < lanes; ++k) {
-            length[k] = open[k] ? 1.f : 0.f;
-            // not what the step before foresaw: where it took off most of |w|^2, that is rounding
-            value[k] = loss_[k] + 0.5 * ww[k];
-        }
+        for (std::size_t k = 0; k < lanes; ++k) length[k] = open[k] ? 1.f : 0.f;
         std::array<bool, lanes> searching = open;
         std::uint32_t settled = 0;
-        for (int halving = 0; std::ranges::find(searching, true) != searching.end();) {
-            std::array<Lanes, tries> sums{};
+        for (int pass = 0; std::ranges::find(searching, true) != searching.end(); ++pass) {
+            std::array<Along, tries> sums{};
             add_losses(x, options, classes, w, length, sums);
             // lanes that settled in the pass before were looked at again where they did
-            settled = (settled | settled >> lanes) & 0xffff;
-            for (std::size_t t = 0; t < tries; ++t, ++halving) {
-                for (std::size_t k = 0; k < lanes; ++k) {
-                    if (!searching[k]) continue;
-                    const double a = length[k];
-                    const double f = sums[t][k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]);
-                    searching[k] = f - value[k] > 0.01 * a * fall_[k];
-                    if (!searching[k]) {
-                        stuck[k] = value[k] - f <= 1e-7 * std::abs(f);
-                        settled |= 1u << (t * lanes + k);
-                    } else if (halving == 20) {
-                        length[k] = 0;
-                        stuck[k] = true;
-                        searching[k] = false;
-                    } else {
-                        length[k] /= 2;
-                    }
+            settled = (settled >> upper_half | settled >> lower_half) & 0xffff;
+            for (std::size_t k = 0; k < lanes; ++k) {
+                if (!searching[k]) continue;
+                const auto point = [&](double a, const Along& rows) {
+                    return Point{a, rows.loss[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]),
+                                 rows.slope[k] + ws[k] + a * ss[k]};
+                };
+                // the value is not what the step before foresaw: where it took off most of |w|^2,
+                // that is rounding
+                const Point start{0, loss_[k] + 0.5 * ww[k], fall_[k]};
+                const auto low_enough = [&](double a, double value) {
+                    return value - start.value <= 0.01 * a * start.slope;
+                };
+                Point high = point(length[k], sums[0]), low = point(length[k] / 2, sums[1]);
+                const bool below = low.slope > 0;
+                if (below) high = std::exchange(low, start);
+                double share = high.slope > 0 ? low.slope / (low.slope - high.slope) : 1;
+                // convex: between two points the loss is no higher than a straight line
+                const auto at = [&](double from, double to) { return from + share * (to - from); };
+                if (!low_enough(at(low.length, high.length), at(low.value, high.value))) share = 0;
+                const double a = at(low.length, high.length);
+                if (a > 0 && low_enough(a, at(low.value, high.value))) {
+                    searching[k] = false;
+                    length[k] = static_cast<float>(a);
+                    const double value =
+                        share < 1 ? low.value + low.slope * (a - low.length) / 2 : high.value;
+                    stuck[k] = start.value - value <= 1e-7 * std::abs(value);
+                    settled |= 1u << (static_cast<int>(k) + (below ? lower_half : upper_half));
+                } else if (pass == 10) {
+                    length[k] = 0;
+                    stuck[k] = true;
+                    searching[k] = false;
+                } else {
+                    length[k] /= 4;
                 }
             }
         }
@@ -463,9 +481,9 @@ class Solver {
         return {length, settled};
     }
 
-    // The losses of all rows at each of the lengths, and where there is a slope.
+    // The losses of all rows at each of the lengths, their slopes, and where there is one.
     void add_losses(const Rows& x, const Options& options, const Classes& classes, const float* w,
-                    const Factors& length, std::array<Lanes, tries>& sums) {
+                    const Factors& length, std::array<Along, tries>& sums) {
         alignas(64) float margin[tile * lanes], change[tile * lanes];
         x.with_columns([&](auto* columns) {
             for (std::size_t first = 0; first < x.size(); first += tile) {
@@ -473,10 +491,12 @@ class Solver {
                 if (!keeps_)
                     multiply<2>(x, columns, options.bias, {w, block_.step.data()}, last - first,
                                 RowsFrom{first}, {margin, change});
-                newton::add_losses(options.loss, classes,
-                                   keeps_ ? margin_.data() + first * lanes : margin,
-                                   keeps_ ? sloped_.slopes.data() + first * lanes : change,
-                                   length.data(), first, last, sums, reached_.data());
+                const float* at = keeps_ ? margin_.data() + first * lanes : margin;
+                const float* by = keeps_ ? sloped_.slopes.data() + first * lanes : change;
+                const auto add = options.loss == Loss::logistic
+                                     ? newton::add_losses<Loss::logistic>
+                                     : newton::add_losses<Loss::squared_hinge>;
+                add(classes, at, by, length.data(), first, last, sums, reached_.data());
             }
         });
     }

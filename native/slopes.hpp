@@ -191,34 +191,51 @@ MEGALABEL_CLONES inline void list_sloped(Loss kind, const Classes& classes,
     for (std::size_t k = 0; k < lanes; ++k) sums[k] += part[k], sloped.counts[k] += counts[k];
 }
 
-// The lengths of a step that are looked at in one pass: the longest, and half of it. Which lanes
-// have a slope there is said by a bit for each length and lane.
+// The lengths of a step that are looked at in one pass: the longest, and half of it. What the rows
+// add there to the loss, and to its slope along the step.
 inline constexpr std::size_t tries = 2;
-inline constexpr std::uint32_t every_bit = ~std::uint32_t{0};
+struct Along {
+    Lanes loss{}, slope{};
+};
 
-// Adds the losses of the rows from `first` on at margin + a * change to the sums of the lanes, for
-// each length a, and says which lanes have a slope there.
-MEGALABEL_CLONES inline void add_losses(Loss kind, const Classes& classes, const float* margin,
+// In which lanes a row may have a slope, by two bits a lane: at the longest or half of it, or
+// anywhere between them (margins change in proportion to the length); and between half and none.
+inline constexpr std::uint32_t every_bit = ~std::uint32_t{0};
+inline constexpr int upper_half = 0, lower_half = lanes;
+
+// Adds the losses of the rows from `first` on at margin + a * change, for each length a, and says
+// which lanes have a slope there.
+template <Loss kind>
+MEGALABEL_CLONES inline void add_losses(const Classes& classes, const float* margin,
                                         const float* change, const float* length, std::size_t first,
-                                        std::size_t last, std::array<Lanes, tries>& sums,
+                                        std::size_t last, std::array<Along, tries>& sums,
                                         std::uint32_t* reached) {
-    Vector parts[tries] = {};
+    Vector losses[tries] = {}, slopes[tries] = {};
     for (std::size_t i = first; i < last; ++i) {
         Vector sign, cost, loss, slope, curvature;
         classes.row(i, sign, cost);
-        const Vector at = vectors(margin)[i - first];
-        Vector step = *vectors(length) * vectors(change)[i - first];
-        Integers bits = {};
+        const Vector at = vectors(margin)[i - first], whole = vectors(change)[i - first];
+        Vector step = *vectors(length) * whole;
+        Vector upper = {}, lower = {};  // slopes of a row all have the same sign
         for (std::size_t t = 0; t < tries; ++t) {
             terms(kind, at + step, sign, cost, loss, slope, curvature);
-            parts[t] += loss;
-            mark(slope, static_cast<int>(t * lanes), bits);
+            losses[t] += loss;
+            slopes[t] += slope * whole;
+            upper += slope;
+            lower = slope;
             step *= 0.5f;
         }
+        reached[i] = every_bit;
+        if (kind == Loss::logistic) continue;
+        terms(kind, at, sign, cost, loss, slope, curvature);
+        Integers bits = {};
+        mark(upper, upper_half, bits);
+        mark(lower + slope, lower_half, bits);
         reached[i] = all_bits(bits);
     }
     for (std::size_t t = 0; t < tries; ++t)
-        for (std::size_t k = 0; k < lanes; ++k) sums[t][k] += parts[t][k];
+        for (std::size_t k = 0; k < lanes; ++k)
+            sums[t].loss[k] += losses[t][k], sums[t].slope[k] += slopes[t][k];
 }
 
 }  // namespace megalabel::newton
