@@ -253,6 +253,23 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
+// What weights that are pruned add to the margins of the label's own rows, on average.
+inline double pruned_margin(const newton::Rows& x, const newton::Problem& problem, float prune,
+                            std::size_t lane, const newton::Buffer& weights) {
+    double sum = 0;
+    const auto add = [&](std::size_t column, float value) {
+        const float w = weights[column * newton::lanes + lane];
+        if (std::abs(w) <= prune) sum += w * value;
+    };
+    x.with_columns([&](auto* columns) {
+        for (auto i : problem.positives) {
+            for (std::size_t j = 0; j < x.dense; ++j) add(j, x.dense_row(i)[j]);
+            for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) add(columns[p], x.values[p]);
+        }
+    });
+    return sum / static_cast<double>(problem.positives.size());
+}
+
 // The margin of a label without positives, which has no weight but the bias: below any that is met.
 inline constexpr float never = -8;
 
@@ -384,8 +401,12 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                             s.entries.push_back({local.features[q], w});
                     }
                     std::sort(s.entries.begin() + before, s.entries.end());
-                    s.entries.push_back({static_cast<std::int32_t>(x.width),
-                                         s.weights[local.width() * lanes + lane]});
+                    float bias = s.weights[local.width() * lanes + lane];
+                    if (options.bias > 0 && options.prune > 0)  // what pruning takes, it gets
+                        bias += static_cast<float>(
+                            pruned_margin(local, s.problems[lane], options.prune, lane, s.weights) /
+                            options.bias);
+                    s.entries.push_back({static_cast<std::int32_t>(x.width), bias});
                     unit.trained.starts.push_back(static_cast<std::int64_t>(s.entries.size()));
                 }
                 unit.trained.columns.reserve(s.entries.size());  // no more than they need

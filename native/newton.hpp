@@ -80,7 +80,7 @@ class Solver {
         std::array<bool, lanes> open{}, stuck{};
         bool weighed = false;
         // dense columns alone are much like each other: as small a slope is farther from the end
-        const double eps = options.eps / (x.dense == x.width() ? 3 : 1);
+        const double eps = options.eps / (x.dense == x.width() ? 10 : 1);
         for (std::size_t k = 0; k < problems.size(); ++k) {
             const auto& p = problems[k];
             positive_cost[k] = p.positive_cost;
@@ -417,7 +417,8 @@ class Solver {
     // How long a step every lane takes; 0 for closed lanes. Losses and their slopes along the step,
     // which are known at both ends and in the middle, say in which half of it the minimum is, and
     // a straight line between two slopes about where. A lane whose half is not low enough (Armijo)
-    // tries a quarter of the step. One is stuck where single precision sees no progress. Which rows
+    // tries a quarter of the step. One is stuck where single precision sees no progress, or where
+    // the step takes off all but a thousandth of the weights, and so of the margins. Which rows
     // have a slope there is among the bits of `reached_`: also returns which of them to ask for.
     std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options,
                                                   const Classes& classes, const float* w,
@@ -436,6 +437,7 @@ class Solver {
         for (std::size_t k = 0; k < lanes; ++k) length[k] = open[k] ? 1.f : 0.f;
         std::array<bool, lanes> searching = open;
         std::uint32_t settled = 0;
+        constexpr int last_pass = 10;
         for (int pass = 0; std::ranges::find(searching, true) != searching.end(); ++pass) {
             std::array<Along, tries> sums{};
             add_losses(x, options, classes, w, length, sums);
@@ -461,14 +463,17 @@ class Solver {
                 const auto at = [&](double from, double to) { return from + share * (to - from); };
                 if (!low_enough(at(low.length, high.length), at(low.value, high.value))) share = 0;
                 const double a = at(low.length, high.length);
-                if (a > 0 && low_enough(a, at(low.value, high.value))) {
+                // where slopes are of other orders of magnitude, a straight line is no guide
+                const bool guided = a >= length[k] / 8 || (a > 0 && pass == last_pass);
+                if (guided && low_enough(a, at(low.value, high.value))) {
                     searching[k] = false;
                     length[k] = static_cast<float>(a);
                     const double value =
                         share < 1 ? low.value + low.slope * (a - low.length) / 2 : high.value;
-                    stuck[k] = start.value - value <= 1e-7 * std::abs(value);
+                    stuck[k] = start.value - value <= 1e-7 * std::abs(value) ||
+                               ww[k] + 2 * a * ws[k] + a * a * ss[k] <= 1e-6 * ww[k];
                     settled |= 1u << (static_cast<int>(k) + (below ? lower_half : upper_half));
-                } else if (pass == 10) {
+                } else if (pass == last_pass) {
                     length[k] = 0;
                     stuck[k] = true;
                     searching[k] = false;

@@ -54,6 +54,7 @@ class Refiner {
             v->resize(size);
         for (auto* v : {&margin_, &change_}) v->resize(n);
         double first = 0;  // the gradient's length where it began
+        edge_ = 0;
         for (int iteration = 0; iteration < most_steps; ++iteration) {
             multiply(x, bias, w, margin_);
             const double value = 0.5 * dot(w, w) + slopes(x, costs, logistic, bias, w);
@@ -63,7 +64,13 @@ class Refiner {
             find_step(x, bias, std::min(0.1, std::sqrt(length / first)));
             multiply(x, bias, step_, change_);
             const double a = search(costs, logistic, value, w);
-            if (a == 0) return;
+            // Steps end soon where they lead over the edges of rows that have no curvature yet:
+            // then such rows are seen from afar.
+            if (a == 0 && (logistic || edge_ >= 1)) return;
+            if (a < 0.1)
+                edge_ = std::max(1e-9, 10 * edge_);
+            else if (a > 0.5)
+                edge_ /= 10;
             for (std::size_t q = 0; q < size; ++q) w[q] += a * step_[q];
         }
     }
@@ -88,11 +95,11 @@ class Refiner {
         double loss, slope, curvature;
     };
     // Of one row, as functions of <x_i, w>.
-    static Terms terms_of(double at, double signed_cost, bool logistic) {
+    Terms terms_of(double at, double signed_cost, bool logistic) const {
         const double cost = std::abs(signed_cost), margin = signed_cost > 0 ? at : -at;
         if (!logistic) {
             const double gap = std::max(0.0, 1 - margin);
-            return {cost * gap * gap, -2 * signed_cost * gap, gap > 0 ? 2 * cost : 0};
+            return {cost * gap * gap, -2 * signed_cost * gap, margin < 1 + edge_ ? 2 * cost : 0};
         }
         const double e = std::exp(-std::abs(margin)), near = 1 / (1 + e);
         return {cost * (std::max(0.0, -margin) + std::log1p(e)),
@@ -112,7 +119,7 @@ class Refiner {
             for (std::size_t i = 0; i < x.size(); ++i) {
                 const Terms terms = terms_of(margin_[i], costs[i], logistic);
                 sum += terms.loss;
-                if (terms.slope == 0) continue;
+                if (terms.slope == 0 && terms.curvature == 0) continue;
                 active_.push_back(static_cast<std::int32_t>(i));
                 curvature_.push_back(terms.curvature);
                 for_row(x, columns, i, bias, [&](std::size_t q, double value) {
@@ -197,6 +204,7 @@ class Refiner {
     Doubles margin_, change_;     // of rows
     Paged<std::int32_t> active_;  // rows with a slope
     Doubles curvature_;           // of those
+    double edge_ = 0;             // how far outside its margin a row has curvature
 };
 
 }  // namespace megalabel::newton

@@ -373,7 +373,7 @@ def test_one_row_over_the_whole_range_of_margins():
     for x in np.geomspace(1e-3, 1e4, 15):
         for cost in (1e-3, 1.0, 1e3):
             X, targets = csr_matrix([[x], [0.0]]), csc_matrix([[1.0], [0]])
-            W = train(X, targets, cost, loss="logistic", bias=0.0, eps=1e-6)
+            W = train(X, targets, cost, loss="logistic", bias=0.0, eps=1e-7)
             w = float(W[0, 0])
             # the row without features pulls nothing
             low, high = 0.0, cost * x
@@ -391,8 +391,9 @@ def test_one_row_over_the_whole_range_of_margins():
 @pytest.mark.parametrize(
     ("scale", "cost"), [(1e4, 1.0), (1e4, 1e-6), (1e-4, 1.0), (1.0, 1e6), (1e-10, 1e6)]
 )
-def test_features_and_costs_of_any_size(loss, scale, cost):
-    X, targets = problem(100, 20, 17, unit=False)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_features_and_costs_of_any_size(loss, scale, cost, seed):
+    X, targets = problem(100, 20, 17, seed=seed, unit=False)
     assert np.isfinite(train(X * scale, targets, cost, loss=loss).data).all()
     W = train(X * scale, targets, cost, loss=loss, eps=1e-12)
     assert excess(X * scale, targets, W, loss, cost, rounded=True).max() < 1e-6
@@ -595,17 +596,29 @@ def test_labels_without_positives_are_a_low_bias_alone():
         )
 
 
-def test_pruning_drops_what_is_small_and_nothing_else():
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("bias", [1.0, 2.0, 0.0])
+def test_pruning_drops_what_is_small_and_keeps_the_margins_of_own_rows(bias, dense):
     X, targets = problem(100, 30, 17)
-    whole = train(X, targets)
+    if dense:
+        X = csr_matrix(hstack([X, np.cos(np.arange(100 * 20)).reshape(100, 20) / 9]), dtype="f4")
+    whole = train(X, targets, bias=bias).toarray()
+    share = targets / targets.sum(axis=0)  # of each own row in the mean of its label
     for prune in (0.05, 0.5, 100.0):
-        pruned = train(X, targets, prune=prune)
-        expected = whole.toarray()
-        expected[:, :-1][np.abs(expected[:, :-1]) <= np.float32(prune)] = 0
-        np.testing.assert_array_equal(pruned.toarray(), expected)
+        pruned = train(X, targets, prune=prune, bias=bias)
         assert pruned.has_sorted_indices
-        assert (np.abs(pruned.data) > 0).all()
-    assert train(X, targets, prune=100.0).nnz == 17  # the biases stay
+        kept = np.where(np.abs(whole[:, :-1]) <= np.float32(prune), 0, whole[:, :-1])
+        np.testing.assert_array_equal(pruned.toarray()[:, :-1], kept)
+        biases = pruned.toarray()[:, -1]
+        if not bias:
+            assert not biases.any()
+            continue
+        margins = X @ kept.T + bias * biases
+        means = np.asarray(csc_matrix(share).multiply(margins).sum(axis=0)).ravel()
+        margins = X @ whole[:, :-1].T + bias * whole[:, -1]
+        expected = np.asarray(csc_matrix(share).multiply(margins).sum(axis=0)).ravel()
+        np.testing.assert_allclose(means, expected, atol=1e-5)
+    assert pruned.getnnz(axis=0)[:-1].sum() == 0  # no more than the biases stay
 
 
 def test_arrays_that_do_not_fit_are_refused():

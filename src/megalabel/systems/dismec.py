@@ -16,6 +16,7 @@ def dismec(
     weighting: str | None = None,
     propensities: Any = None,
     eps: float = 0.01,
+    bias: float = 2.0,
     prune: float = 0.055,
     precision: str = "int8",
     min_df: int | float = 1,
@@ -28,6 +29,7 @@ def dismec(
         weighting=weighting,
         propensities=propensities,
         eps=eps,
+        bias=bias,
         prune=prune,
         precision=precision,
     )
