@@ -267,7 +267,8 @@ inline double pruned_margin(const newton::Rows& x, const newton::Problem& proble
             for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) add(columns[p], x.values[p]);
         }
     });
-    return sum / static_cast<double>(problem.positives.size());
+    const auto count = static_cast<double>(problem.positives.size());
+    return sum / count * (1 - 1 / count);
 }
 
 // The margin of a label without positives, which has no weight but the bias: below any that is met.
