@@ -206,9 +206,10 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     std::size_t dense = 0;
     while (dense < used.size() && -used[dense].first >= most) ++dense;
     if (dense >= newton::lanes) store_dense(group, dense);
+    if (!r.columns.empty()) r.narrow_columns();
 
     group.mean.assign(r.width() + 1, 0);
-    r.with_columns([&](auto* columns) {
+    r.with_columns([&](auto columns) {
         for (std::size_t p = 0; p < r.values.size(); ++p) group.mean[columns[p]] += r.values[p];
     });
     for (std::size_t i = 0; i < n; ++i)
@@ -227,7 +228,7 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
     const auto& x = group.rows;
     mean.assign(x.width() + 1, 0);
     const double count = static_cast<double>(problem.positives.size());
-    x.with_columns([&](auto* columns) {
+    x.with_columns([&](auto columns) {
         for (auto i : problem.positives) {
             for (std::size_t j = 0; j < x.dense; ++j) mean[j] += x.dense_row(i)[j];
             for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[columns[p]] += x.values[p];
@@ -253,7 +254,8 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
-// What weights that are pruned add to the margins of the label's own rows, on average.
+// What weights that are pruned add to the margin of another row like the label's own: their
+// average, less what each of them owes to itself.
 inline double pruned_margin(const newton::Rows& x, const newton::Problem& problem, float prune,
                             std::size_t lane, const newton::Buffer& weights) {
     double sum = 0;
@@ -261,7 +263,7 @@ inline double pruned_margin(const newton::Rows& x, const newton::Problem& proble
         const float w = weights[column * newton::lanes + lane];
         if (std::abs(w) <= prune) sum += w * value;
     };
-    x.with_columns([&](auto* columns) {
+    x.with_columns([&](auto columns) {
         for (auto i : problem.positives) {
             for (std::size_t j = 0; j < x.dense; ++j) add(j, x.dense_row(i)[j]);
             for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) add(columns[p], x.values[p]);

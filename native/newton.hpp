@@ -158,7 +158,7 @@ class Solver {
     static constexpr std::size_t most_kept = std::size_t{1} << 17;
 
     static void multiply_all(const Rows& x, float bias, const float* v, Buffer& out) {
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             multiply<1>(x, columns, bias, {v}, x.size(), RowsFrom{0}, {out.data()});
         });
     }
@@ -173,7 +173,7 @@ class Solver {
         alignas(64) float computed[tile * lanes];
         std::array<std::int32_t, tile> rows;
         std::array<std::uint32_t, tile> wanted;
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             for (std::size_t first = 0; first < x.size(); first += tile) {
                 std::size_t found = 0;
                 for (std::size_t i = first; i < std::min(x.size(), first + tile); ++i) {
@@ -211,7 +211,7 @@ class Solver {
             const float factor = problem.factors.empty() ? 1.f : problem.factors[j];
             coefficients_[j] = -slope * (problem.positive_cost * factor + problem.negative_cost);
         }
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             add_alone(x, columns, options.bias, problem.positives, coefficients_.data(), g.data());
         });
         Lanes square{};
@@ -281,7 +281,7 @@ class Solver {
             coefficients_.push_back(sloped_.slopes[sloped_.place(r, lane)]);
         }
         auto& gradient = take_lane(w, lane, x.width() + 1);
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             add_alone(x, columns, options.bias, picked_, coefficients_.data(), gradient.data());
         });
         Lanes square{};
@@ -317,7 +317,7 @@ class Solver {
         going.fill(true);
         const std::size_t places = alone_.residual.size() / lanes;
         const Lanes fall = find_step(alone_, places, options, going, square, true, [&](unsigned) {
-            x.with_columns([&](auto* columns) {
+            x.with_columns([&](auto columns) {
                 hessian_alone(x, columns, options.bias, picked_, coefficients_.data(),
                               alone_.direction.data(), alone_.product.data());
             });
@@ -337,7 +337,7 @@ class Solver {
         const std::size_t size = x.width() + 1;
         float* gradient = block_.residual.data();
         std::memcpy(gradient, w, size * lanes * sizeof(float));
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             add(x, columns, options.bias, sloped_.rows.data(), sloped_.size, sloped_.bits.data(),
                 static_cast<std::uint16_t>(wanted), Slopes{sloped_}, gradient);
         });
@@ -357,7 +357,7 @@ class Solver {
         if (std::none_of(going.begin(), going.end(), std::identity())) return;
         const auto fall =
             find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
-                x.with_columns([&](auto* columns) {
+                x.with_columns([&](auto columns) {
                     hessian(x, columns, options.bias, sloped_.rows.data(), sloped_.size,
                             sloped_.bits.data(), static_cast<std::uint16_t>(lanes_going),
                             curvatures, block_.direction.data(), block_.product.data());
@@ -490,7 +490,7 @@ class Solver {
     void add_losses(const Rows& x, const Options& options, const Classes& classes, const float* w,
                     const Factors& length, std::array<Along, tries>& sums) {
         alignas(64) float margin[tile * lanes], change[tile * lanes];
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             for (std::size_t first = 0; first < x.size(); first += tile) {
                 const std::size_t last = std::min(x.size(), first + tile);
                 if (!keeps_)

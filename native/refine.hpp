@@ -23,8 +23,8 @@ namespace megalabel::newton {
 using Doubles = Paged<double>;
 
 // <x_i, v>, without the bias.
-template <class Column>
-double row_product(const Rows& x, const Column* columns, std::size_t i, const double* v) {
+template <class Columns>
+double row_product(const Rows& x, Columns columns, std::size_t i, const double* v) {
     double sum = 0;
     const float* dense = x.dense_row(i);
     for (std::size_t j = 0; j < x.dense; ++j) sum += dense[j] * v[j];
@@ -33,8 +33,8 @@ double row_product(const Rows& x, const Column* columns, std::size_t i, const do
 }
 
 // Calls visit(column, value) for the row's values, the bias too.
-template <class Column, class Visit>
-void for_row(const Rows& x, const Column* columns, std::size_t i, double bias, Visit&& visit) {
+template <class Columns, class Visit>
+void for_row(const Rows& x, Columns columns, std::size_t i, double bias, Visit&& visit) {
     const float* dense = x.dense_row(i);
     for (std::size_t j = 0; j < x.dense; ++j) visit(j, double{dense[j]});
     for (auto e = x.starts[i]; e < x.starts[i + 1]; ++e)
@@ -85,7 +85,7 @@ class Refiner {
     }
 
     static void multiply(const Rows& x, double bias, const Doubles& v, Doubles& out) {
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             for (std::size_t i = 0; i < x.size(); ++i)
                 out[i] = row_product(x, columns, i, v.data()) + bias * v.back();
         });
@@ -115,7 +115,7 @@ class Refiner {
         std::fill(diagonal_.begin(), diagonal_.end(), 1.0);
         active_.clear();
         curvature_.clear();
-        x.with_columns([&](auto* columns) {
+        x.with_columns([&](auto columns) {
             for (std::size_t i = 0; i < x.size(); ++i) {
                 const Terms terms = terms_of(margin_[i], costs[i], logistic);
                 sum += terms.loss;
@@ -147,7 +147,7 @@ class Refiner {
         for (std::size_t t = 0; t < 2 * size + 50 && rho > enough; ++t) {
             end_if_cancelled();
             product_ = direction_;
-            x.with_columns([&](auto* columns) {
+            x.with_columns([&](auto columns) {
                 for (std::size_t a = 0; a < active_.size(); ++a) {
                     const auto i = static_cast<std::size_t>(active_[a]);
                     const double c =

@@ -14,16 +14,42 @@
 
 namespace megalabel::newton {
 
+// Columns in 16 bits, and in a list those few that need more: features are numbered by falling
+// frequency, so that 65,535 of them make up nearly all values of most texts.
+struct MostlyNarrow {
+    static constexpr std::uint16_t listed = 65535;
+    static constexpr int step_bits = 8;  // the list is entered every so many values
+    struct Wide {
+        std::int64_t place;
+        std::int32_t column;
+    };
+    const std::uint16_t* narrow;
+    const std::uint32_t* entries;
+    const Wide* wide;
+
+    std::int32_t operator[](std::int64_t e) const {
+        const std::uint16_t column = narrow[e];
+        return column != listed ? column : find(e);
+    }
+    __attribute__((noinline)) std::int32_t find(std::int64_t e) const {
+        const Wide* next = wide + entries[e >> step_bits];
+        while (next->place != e) ++next;
+        return next->column;
+    }
+};
+
 // Rows and features of one group of labels, renumbered so that both are without gaps; features
 // that many rows have come first, where they share cache lines. The first `dense` columns, such as
 // those of an embedding, are stored for every row, without column numbers.
 struct Rows {
     std::size_t dense = 0;
     std::vector<float> block;  // size x dense
-    // One of the two: 16 bits where they are enough, as the solver waits for memory more than for
-    // anything else.
-    std::vector<std::int32_t> columns;
-    std::vector<std::uint16_t> narrow;
+    // One of the two: 16 bits where they are enough, or nearly (`wide`), as the solver waits for
+    // memory more than for anything else.
+    Paged<std::int32_t> columns;
+    Paged<std::uint16_t> narrow;
+    std::vector<MostlyNarrow::Wide> wide;
+    std::vector<std::uint32_t> wide_entries;
     std::span<const std::int64_t> starts;  // these two are kept by whoever made the rows
     std::span<const float> values;
     std::vector<std::int32_t> features;  // the original number of each column
@@ -32,13 +58,31 @@ struct Rows {
     std::size_t width() const { return features.size(); }
     const float* dense_row(std::size_t i) const { return block.data() + i * dense; }
 
-    // Calls f with a pointer to the columns, of whichever type.
+    // Calls f with the columns, of whichever type.
     template <class F>
     void with_columns(const F& f) const {
-        if (columns.empty())
-            f(narrow.data());
-        else
+        if (!columns.empty())
             f(columns.data());
+        else if (!wide.empty())
+            f(MostlyNarrow{narrow.data(), wide_entries.data(), wide.data()});
+        else
+            f(narrow.data());
+    }
+
+    // Columns of 32 bits into those of 16, if nearly all of them fit.
+    void narrow_columns() {
+        constexpr auto listed = MostlyNarrow::listed;
+        const auto fits = [](std::int32_t column) { return column < listed; };
+        const auto fit = std::count_if(columns.begin(), columns.end(), fits);
+        if (columns.size() - static_cast<std::size_t>(fit) > columns.size() / 32) return;
+        narrow.reserve(columns.size());
+        for (std::size_t e = 0; e < columns.size(); ++e) {
+            if (!(e & ((1u << MostlyNarrow::step_bits) - 1)))
+                wide_entries.push_back(static_cast<std::uint32_t>(wide.size()));
+            narrow.push_back(fits(columns[e]) ? static_cast<std::uint16_t>(columns[e]) : listed);
+            if (!fits(columns[e])) wide.push_back({static_cast<std::int64_t>(e), columns[e]});
+        }
+        columns = Paged<std::int32_t>();
     }
 };
 
@@ -103,8 +147,8 @@ struct ListedRows {
 
 // out[r] = <x_row, w> for each of some vectors, every lane; rows are `row_of(0)` to
 // `row_of(count - 1)`, and the bias weight comes last in w.
-template <std::size_t vectors_count, class Column, class RowOf>
-MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, float bias,
+template <std::size_t vectors_count, class Columns, class RowOf>
+MEGALABEL_CLONES inline void multiply(const Rows& x, Columns columns, float bias,
                                       const std::array<const float*, vectors_count>& weights,
                                       std::size_t count, const RowOf& row_of,
                                       const std::array<float*, vectors_count>& out) {
@@ -143,8 +187,8 @@ MEGALABEL_CLONES inline void multiply(const Rows& x, const Column* columns, floa
 
 // out += X' coefficients over those listed rows that have a slope in a wanted lane (a bit each);
 // `coefficients.row(place in the list, out)` gives that of every lane.
-template <class Column, class Coefficients>
-MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bias,
+template <class Columns, class Coefficients>
+MEGALABEL_CLONES inline void add(const Rows& x, Columns columns, float bias,
                                  const std::int32_t* rows, std::size_t count,
                                  const std::uint16_t* sloped, std::uint16_t wanted,
                                  const Coefficients& coefficients, float* out) {
@@ -168,8 +212,8 @@ MEGALABEL_CLONES inline void add(const Rows& x, const Column* columns, float bia
 }
 
 // out += X' diag(curvature) X direction over those rows, both halves while a row is in cache.
-template <class Column, class Curvatures>
-MEGALABEL_CLONES inline void hessian(const Rows& x, const Column* columns, float bias,
+template <class Columns, class Curvatures>
+MEGALABEL_CLONES inline void hessian(const Rows& x, Columns columns, float bias,
                                      const std::int32_t* rows, std::size_t count,
                                      const std::uint16_t* sloped, std::uint16_t wanted,
                                      const Curvatures& curvatures, const float* direction,
@@ -228,8 +272,8 @@ __attribute__((always_inline)) inline void add_dense(const float* a, std::size_t
 
 // The same two for one label, whose vectors lie along: out += X' coefficients, and
 // out += X' diag(curvature) X direction, over its own rows.
-template <class Column>
-MEGALABEL_CLONES inline void add_alone(const Rows& x, const Column* columns, float bias,
+template <class Columns>
+MEGALABEL_CLONES inline void add_alone(const Rows& x, Columns columns, float bias,
                                        std::span<const std::int32_t> rows,
                                        const float* coefficients, float* out) {
     const float* values = x.values.data();
@@ -242,8 +286,8 @@ MEGALABEL_CLONES inline void add_alone(const Rows& x, const Column* columns, flo
     }
 }
 
-template <class Column>
-MEGALABEL_CLONES inline void hessian_alone(const Rows& x, const Column* columns, float bias,
+template <class Columns>
+MEGALABEL_CLONES inline void hessian_alone(const Rows& x, Columns columns, float bias,
                                            std::span<const std::int32_t> rows,
                                            const float* curvature, const float* direction,
                                            float* out) {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.sparse import csc_matrix, csr_matrix, hstack, random, save_npz, vstack
+from scipy.sparse import csc_matrix, csr_matrix, eye, hstack, kron, random, save_npz, vstack
 
 from megalabel.errors import ShapeError
 from megalabel.linear import training
@@ -399,6 +399,20 @@ def test_features_and_costs_of_any_size(loss, scale, cost, seed):
     assert excess(X * scale, targets, W, loss, cost, rounded=True).max() < 1e-6
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("own", [221, 400])  # with 16 bits some numbers do not fit, or half do not
+def test_more_features_than_16_bits_can_number(loss, own):
+    """Features of one row alone are as good as a single one of their length."""
+    X, targets = problem(300, 50, 5)
+    many = kron(eye(300), np.full((1, own), 0.5 / np.sqrt(own)), format="csr")
+    W = train(hstack([X, many]), targets, loss=loss, eps=1e-5).toarray()
+    twin = train(hstack([X, 0.5 * eye(300)]), targets, loss=loss, eps=1e-5).toarray()
+    assert W.shape[1] > 65_536
+    np.testing.assert_allclose(W[:, :50], twin[:, :50], atol=1e-3)
+    margins = W[:, 50:-1].reshape(5, 300, own).sum(axis=2) / np.sqrt(own)
+    np.testing.assert_allclose(margins, twin[:, 50:-1], atol=1e-3)
+
+
 # --- what must not matter
 
 
@@ -598,12 +612,13 @@ def test_labels_without_positives_are_a_low_bias_alone():
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("bias", [1.0, 2.0, 0.0])
-def test_pruning_drops_what_is_small_and_keeps_the_margins_of_own_rows(bias, dense):
+def test_what_pruning_takes_from_own_rows_the_bias_gets(bias, dense):
     X, targets = problem(100, 30, 17)
     if dense:
         X = csr_matrix(hstack([X, np.cos(np.arange(100 * 20)).reshape(100, 20) / 9]), dtype="f4")
     whole = train(X, targets, bias=bias).toarray()
-    share = targets / targets.sum(axis=0)  # of each own row in the mean of its label
+    counts = np.asarray(targets.sum(axis=0)).ravel()
+    share = targets.multiply(1 / counts)  # of each own row in the mean of its label
     for prune in (0.05, 0.5, 100.0):
         pruned = train(X, targets, prune=prune, bias=bias)
         assert pruned.has_sorted_indices
@@ -613,11 +628,9 @@ def test_pruning_drops_what_is_small_and_keeps_the_margins_of_own_rows(bias, den
         if not bias:
             assert not biases.any()
             continue
-        margins = X @ kept.T + bias * biases
-        means = np.asarray(csc_matrix(share).multiply(margins).sum(axis=0)).ravel()
-        margins = X @ whole[:, :-1].T + bias * whole[:, -1]
-        expected = np.asarray(csc_matrix(share).multiply(margins).sum(axis=0)).ravel()
-        np.testing.assert_allclose(means, expected, atol=1e-5)
+        lost = (X @ (whole[:, :-1] - kept).T * share.toarray()).sum(axis=0)
+        expected = whole[:, -1] + lost * (1 - 1 / counts) / bias
+        np.testing.assert_allclose(biases, expected, atol=1e-6)
     assert pruned.getnnz(axis=0)[:-1].sum() == 0  # no more than the biases stay
 
 
