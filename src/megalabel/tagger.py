@@ -586,11 +586,12 @@ class Tagger(Component):
         Examples
         --------
         >>> from megalabel import systems
-        >>> tagger = systems.create("dismec").fit(["red dress", "blue jeans"], [["a"], ["b"]])
+        >>> texts, labels = ["red dress", "blue jeans", "red shoes"], [["a"], ["b"], ["a"]]
+        >>> tagger = systems.create("dismec").fit(texts, labels)
         >>> tagger.classifier_.weights_.to_csr().nnz
-        8
+        12
         >>> tagger.prune(max_per_label=1).classifier_.weights_.to_csr().nnz
-        2
+        4
         """
         self.check_fitted()
         check_argument("threshold", threshold, number(0))
