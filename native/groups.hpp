@@ -223,8 +223,7 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
 // Mean-separating start (Schultheis and Babbar 2022): w = u P + v A, with P the mean of the
 // positive rows and A that of all, such that <w, P> = 1 and <w, N> = -2 for the negative mean N.
 inline void start_between_means(const Group& group, const newton::Problem& problem, float bias,
-                                std::size_t lane, std::vector<double>& mean,
-                                newton::Buffer& weights) {
+                                std::vector<double>& mean, std::span<float> weights) {
     const auto& x = group.rows;
     mean.assign(x.width() + 1, 0);
     const double count = static_cast<double>(problem.positives.size());
@@ -251,17 +250,16 @@ inline void start_between_means(const Group& group, const newton::Problem& probl
         v = std::abs(cross) > 1e-12 ? (positive - u * square) / cross : average / group.mean_square;
     }
     for (std::size_t q = 0; q < mean.size(); ++q)
-        weights[q * newton::lanes + lane] = static_cast<float>(u * mean[q] + v * group.mean[q]);
+        weights[q] = static_cast<float>(u * mean[q] + v * group.mean[q]);
 }
 
 // What weights that are pruned add to the margin of another row like the label's own: their
 // average, less what each of them owes to itself.
 inline double pruned_margin(const newton::Rows& x, const newton::Problem& problem, float prune,
-                            std::size_t lane, const newton::Buffer& weights) {
+                            std::span<const float> weights) {
     double sum = 0;
     const auto add = [&](std::size_t column, float value) {
-        const float w = weights[column * newton::lanes + lane];
-        if (std::abs(w) <= prune) sum += w * value;
+        if (std::abs(weights[column]) <= prune) sum += weights[column] * value;
     };
     x.with_columns([&](auto columns) {
         for (auto i : problem.positives) {
@@ -276,103 +274,105 @@ inline double pruned_margin(const newton::Rows& x, const newton::Problem& proble
 // The margin of a label without positives, which has no weight but the bias: below any that is met.
 inline constexpr float never = -8;
 
-// Trains every label of every group. Where there is a bias, a label without positives needs no
-// training; without one it is trained like the others, as a margin of 0 would put it before labels
-// that are in use. Labels of like frequency share a block, as they take about as many steps.
-inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
-                               const newton::Options& options) {
-    x.check();
-    groups.check(x.size());
-    constexpr std::size_t lanes = newton::lanes;
-    struct Unit {
-        std::size_t group, first, last;  // labels by their places in `order`
-        std::size_t cost;
-        WeightRows trained{};
-    };
+// The work on one group of labels, by one thread or by several that take the next label each.
+struct GroupWork {
+    std::size_t first, last;          // of the labels in the order they are trained in
+    std::size_t cost;                 // of a pass over the rows: their values and biases
+    std::size_t blocks;               // of as many labels as there are lanes
+    std::size_t workers = 0;          // how many threads work on it
+    std::atomic<std::size_t> next{};  // label
+    std::atomic<std::size_t> left{};  // workers
     // A group is gathered once for each memory node that works on it, by a thread of that node, so
     // that its rows lie there.
     struct Copy {
         std::once_flag made;
         std::unique_ptr<Group> group;
     };
-    struct Shared {
-        std::unique_ptr<Copy[]> copies = std::make_unique<Copy[]>(memory_nodes());
-        std::atomic<std::size_t> left{0};
-        std::size_t block = newton::lanes;  // how many labels are solved at once
-    };
+    std::unique_ptr<Copy[]> copies = std::make_unique<Copy[]>(memory_nodes());
+};
+
+// Trains every label of every group. Where there is a bias, a label without positives needs no
+// training; without one it is trained like the others, as a margin of 0 would put it before labels
+// that are in use. Labels of like frequency are solved side by side, frequent ones first.
+inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
+                               const newton::Options& options) {
+    x.check();
+    groups.check(x.size());
+    constexpr std::size_t lanes = newton::lanes;
     const bool all = groups.row_starts.empty();
     const auto count = [&](std::size_t label) {
         return groups.positive_starts[label + 1] - groups.positive_starts[label];
     };
-    std::vector<Shared> shared(groups.size());
-    std::vector<std::size_t> order;      // the labels to train
-    std::vector<std::size_t> starts{0};  // of each group in `order`
-    std::vector<std::size_t> costs;      // of a block of each group: its values and biases
+    std::vector<GroupWork> works(groups.size());
+    std::vector<std::size_t> order;  // the labels to train
     std::size_t total = 0;
     order.reserve(groups.labels());
     for (std::size_t g = 0; g < groups.size(); ++g) {
+        auto& work = works[g];
+        work.first = order.size();
         for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label)
             if (count(label) > 0 || options.bias <= 0) order.push_back(label);
-        std::stable_sort(order.begin() + starts[g], order.end(),
+        work.last = order.size();
+        work.next = work.first;
+        std::stable_sort(order.begin() + work.first, order.end(),
                          [&](auto a, auto b) { return count(a) > count(b); });
-        std::size_t cost = 0;
         const auto add = [&](std::size_t row) {
             const auto [begin, end] = x.row(row);
-            cost += end - begin + 1;
+            work.cost += end - begin + 1;
         };
         if (all)
             for (std::size_t row = 0; row < x.size(); ++row) add(row);
         else
             for (auto row : groups.rows_of(g)) add(static_cast<std::size_t>(row));
-        total += cost * ((order.size() - starts[g] + lanes - 1) / lanes);
-        starts.push_back(order.size());
-        costs.push_back(cost);
+        work.blocks = (work.last - work.first + lanes - 1) / lanes;
+        total += work.cost * work.blocks;
     }
-    // A block has as many labels as there are lanes, or fewer so that none is more than a thread's
-    // share of all work.
+    // More than one thread works on a group that is much of all work. The largest are first, so
+    // that threads end together.
     const auto threads = static_cast<std::size_t>(ThreadPool::threads().load());
-    std::vector<Unit> units;
+    std::vector<std::size_t> shifts;  // the group of each worker
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        if (costs[g] * threads > total)
-            shared[g].block = std::max<std::size_t>(1, lanes * total / (costs[g] * threads));
-        for (std::size_t first = starts[g]; first < starts[g + 1]; first += shared[g].block) {
-            const std::size_t last = std::min(first + shared[g].block, starts[g + 1]);
-            units.push_back({g, first, last, costs[g]});
-            ++shared[g].left;
-        }
+        auto& work = works[g];
+        if (work.first == work.last) continue;
+        const std::size_t share =
+            2 * threads * work.cost * work.blocks / std::max<std::size_t>(1, total);
+        work.workers = std::clamp<std::size_t>(share, 1, std::min(threads, work.last - work.first));
+        work.left = work.workers;
+        shifts.insert(shifts.end(), work.workers, g);
     }
-    // the largest first, so that threads end together
-    std::stable_sort(units.begin(), units.end(),
-                     [](const Unit& a, const Unit& b) { return a.cost > b.cost; });
+    const auto size = [&](std::size_t g) {
+        return works[g].cost * works[g].blocks / works[g].workers;
+    };
+    std::stable_sort(shifts.begin(), shifts.end(),
+                     [&](auto a, auto b) { return size(a) > size(b); });
 
+    using Weights = std::vector<std::pair<std::int32_t, float>>;
     struct Scratch {
         newton::Solver solver;
-        newton::Buffer weights;
         std::vector<double> mean;
-        std::vector<newton::Problem> problems;
-        std::vector<std::pair<std::int32_t, float>> entries;
+        Weights weights;
     };
+    std::vector<Weights> trained(groups.labels());  // features and their weights, bias last
     auto pool = std::make_unique<ScratchPool<Scratch>>();
-    parallel_for(units.size(), 1, [&](std::size_t begin, std::size_t end) {
+    parallel_for(shifts.size(), 1, [&](std::size_t begin, std::size_t end) {
         pool->with([&](Scratch& s) {
-            for (std::size_t u = begin; u < end; ++u) {
-                Unit& unit = units[u];
-                auto& common = shared[unit.group];
-                auto& copy = common.copies[memory_node()];
+            for (std::size_t shift = begin; shift < end; ++shift) {
+                const std::size_t g = shifts[shift];
+                auto& work = works[g];
+                auto& copy = work.copies[memory_node()];
                 std::call_once(copy.made, [&] {
                     std::span<const std::int32_t> wanted;
-                    if (!all) wanted = groups.rows_of(unit.group);
+                    if (!all) wanted = groups.rows_of(g);
                     copy.group =
                         std::make_unique<Group>(gather_group(x, wanted, all, options.bias));
                 });
                 const Group& group = *copy.group;
                 const auto& local = group.rows;
                 const bool whole = local.size() == x.size();
-                s.weights.assign((local.width() + 1) * lanes, 0.f);
-                s.problems.resize(unit.last - unit.first);
-                for (std::size_t place = unit.first; place < unit.last; ++place) {
-                    const std::size_t label = order[place], lane = place - unit.first;
-                    auto& problem = s.problems[lane];
+                const auto next = [&](newton::Problem& problem, std::span<float> start) {
+                    const std::size_t place = work.next++;
+                    if (place >= work.last) return false;
+                    const std::size_t label = problem.label = order[place];
                     problem.positives.clear();
                     problem.factors.clear();
                     for (auto p = groups.positive_starts[label];
@@ -391,36 +391,32 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
                     }
                     problem.positive_cost = groups.positive_costs[label];
                     problem.negative_cost = groups.negative_costs[label];
-                    if (!problem.positives.empty())
-                        start_between_means(group, problem, options.bias, lane, s.mean, s.weights);
-                }
-                s.solver.solve(local, group.mean, s.problems, options, s.weights);
-                s.entries.clear();
-                for (std::size_t lane = 0; lane < s.problems.size(); ++lane) {
-                    const auto before = static_cast<std::ptrdiff_t>(s.entries.size());
-                    for (std::size_t q = 0; q < local.width(); ++q) {
-                        const float w = s.weights[q * lanes + lane];
-                        if (std::abs(w) > options.prune)
-                            s.entries.push_back({local.features[q], w});
-                    }
-                    std::sort(s.entries.begin() + before, s.entries.end());
-                    float bias = s.weights[local.width() * lanes + lane];
+                    if (problem.positives.empty())
+                        std::fill(start.begin(), start.end(), 0.f);
+                    else
+                        start_between_means(group, problem, options.bias, s.mean, start);
+                    return true;
+                };
+                const auto done = [&](const newton::Problem& problem, std::span<const float> w) {
+                    s.weights.clear();
+                    for (std::size_t q = 0; q < local.width(); ++q)
+                        if (std::abs(w[q]) > options.prune)
+                            s.weights.push_back({local.features[q], w[q]});
+                    std::sort(s.weights.begin(), s.weights.end());
+                    float bias = w.back();
                     if (options.bias > 0 && options.prune > 0)  // what pruning takes, it gets
-                        bias += static_cast<float>(
-                            pruned_margin(local, s.problems[lane], options.prune, lane, s.weights) /
-                            options.bias);
-                    s.entries.push_back({static_cast<std::int32_t>(x.width), bias});
-                    unit.trained.starts.push_back(static_cast<std::int64_t>(s.entries.size()));
-                }
-                unit.trained.columns.reserve(s.entries.size());  // no more than they need
-                unit.trained.values.reserve(s.entries.size());
-                for (auto [column, value] : s.entries) {
-                    unit.trained.columns.push_back(column);
-                    unit.trained.values.push_back(value);
-                }
-                if (--common.left == 0) {
+                        bias += static_cast<float>(pruned_margin(local, problem, options.prune, w) /
+                                                   options.bias);
+                    s.weights.push_back({static_cast<std::int32_t>(x.width), bias});
+                    trained[problem.label] = s.weights;
+                };
+                const std::size_t labels = work.last - work.first;
+                const std::size_t at_once =
+                    std::min(lanes, (labels + work.workers - 1) / work.workers);
+                s.solver.solve(local, group.mean, options, at_once, next, done);
+                if (--work.left == 0) {
                     const bool large = local.values.size() > std::size_t{1} << 18;
-                    common.copies.reset();
+                    work.copies.reset();
                     // The next group may be made by another thread, which could not use it again,
                     // and is smaller.
                     if (large) {
@@ -434,38 +430,20 @@ inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
     pool.reset();
     give_back_memory();
 
-    // The rows of the labels in their own order, a group after the other, whose parts are let go.
-    std::sort(units.begin(), units.end(),
-              [](const Unit& a, const Unit& b) { return a.first < b.first; });
-    constexpr std::size_t untrained = std::numeric_limits<std::size_t>::max();
-    std::vector<std::size_t> places(groups.labels(), untrained);
-    for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
-    std::size_t entries = groups.labels() - order.size();
-    for (const Unit& unit : units) entries += unit.trained.columns.size();
     WeightRows out;
     out.starts.reserve(groups.labels() + 1);
+    std::size_t entries = 0;
+    for (auto& weights : trained) entries += std::max<std::size_t>(1, weights.size());
     out.columns.reserve(entries);
     out.values.reserve(entries);
-    auto first = units.begin();
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        const std::size_t block = shared[g].block;
-        const auto last = std::find_if(first, units.end(), [&](auto& u) { return u.group != g; });
-        for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label) {
-            if (places[label] == untrained) {
-                out.columns.push_back(static_cast<std::int32_t>(x.width));
-                out.values.push_back(never / options.bias);
-            } else {
-                const std::size_t place = places[label] - first->first;
-                const WeightRows& part = first[static_cast<std::ptrdiff_t>(place / block)].trained;
-                const auto begin = part.starts[place % block], end = part.starts[place % block + 1];
-                out.columns.insert(out.columns.end(), part.columns.begin() + begin,
-                                   part.columns.begin() + end);
-                out.values.insert(out.values.end(), part.values.begin() + begin,
-                                  part.values.begin() + end);
-            }
-            out.starts.push_back(static_cast<std::int64_t>(out.columns.size()));
+    for (auto& weights : trained) {
+        if (weights.empty()) weights = {{static_cast<std::int32_t>(x.width), never / options.bias}};
+        for (auto [column, value] : weights) {
+            out.columns.push_back(column);
+            out.values.push_back(value);
         }
-        for (; first != last; ++first) first->trained = {};
+        out.starts.push_back(static_cast<std::int64_t>(out.columns.size()));
+        weights = Weights();
     }
     give_back_memory();
     return out;

@@ -71,6 +71,13 @@ MEGALABEL_CLONES inline void add_scaled(const float* a, const float* x, float* y
     for (std::size_t q = 0; q < n; ++q) vectors(y)[q] += factor * vectors(x)[q];
 }
 
+// Some lanes of x to y, over n places.
+MEGALABEL_CLONES inline void copy_lanes(std::uint32_t bits, const float* x, float* y,
+                                        std::size_t n) {
+    const Integers chosen = ((Integers{} + static_cast<std::int32_t>(bits)) & lane_bits) != 0;
+    for (std::size_t q = 0; q < n; ++q) vectors(y)[q] = chosen ? vectors(x)[q] : vectors(y)[q];
+}
+
 // One step of conjugate gradients over n places: s += a d and r -= a p; r.r for every lane.
 MEGALABEL_CLONES inline void advance(const float* a, const float* d, const float* p, float* s,
                                      float* r, std::size_t n, double* rr) {

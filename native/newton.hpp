@@ -1,13 +1,15 @@
 // Many binary linear classifiers at once: truncated Newton for labels that share their rows.
 //
-// A block of up to `lanes` labels is solved in lockstep, so that each pass over the rows serves all
-// of them: a feature value is read once and multiplied with the block's weights side by side, one
-// vector instruction. For each label the problem is (DiSMEC++; LIBLINEAR)
+// Up to `lanes` labels are solved in lockstep, so that each pass over the rows serves all of them:
+// a feature value is read once and multiplied with their weights side by side, one vector
+// instruction. A label that is done makes place for another. For each label the problem is
+// (DiSMEC++; LIBLINEAR)
 //     f(w) = 1/2 |w|^2 + sum_i C_i loss(t_i <x_i, w>),  t_i = 1 or -1,
 // with the squared hinge max(0, 1 - m)^2 or the logistic loss log(1 + exp(-m)); the bias is a
 // weight like the others. Newton steps come from conjugate gradients whose Hessian products touch
 // only rows with curvature, for the squared hinge those inside some lane's margin. One thread
-// solves a block, so that results do not depend on the number of threads.
+// solves a label, and nothing about it depends on its company: so results do not depend on the
+// number of threads.
 // A label with few rows inside its margin steps alone, over those, as hardly any other label has a
 // slope in the same rows; of many it takes a sample for its Hessian, and steps alone as well. A
 // label that single precision takes no further is finished by refine.hpp.
@@ -45,8 +47,9 @@ struct Options {
 
 // A label's positives (places among the group's rows) and the costs of its two classes.
 struct Problem {
+    std::size_t label = 0;
     std::vector<std::int32_t> positives;
-    std::vector<float> factors;  // of each positive's cost: for all problems of a block, or none
+    std::vector<float> factors;  // of each positive's cost: for all problems of a solver, or none
     float positive_cost = 1, negative_cost = 1;
 };
 
@@ -60,83 +63,116 @@ struct Vectors {
     }
 };
 
-// The buffers of a solver, kept from block to block by each thread.
+// The buffers of a solver, kept from group to group by each thread.
 class Solver {
   public:
-    // Solves up to `lanes` problems over the rows, whose mean is given (bias last). `weights`
-    // ((width + 1) x lanes, bias last) holds the start and, afterwards, the solution.
-    void solve(const Rows& x, std::span<const double> mean, std::span<const Problem> problems,
-               const Options& options, Buffer& weights) {
+    // Solves problems over the rows, whose mean is given (bias last), up to `at_once` side by side.
+    // `next(problem, weights)` gives another problem and where it starts, or returns false: there
+    // is none left. `done(problem, weights)` takes the solution. (Bias last in both.)
+    template <class Next, class Done>
+    void solve(const Rows& x, std::span<const double> mean, const Options& options,
+               std::size_t at_once, const Next& next, const Done& done) {
         const std::size_t n = x.size(), size = x.width() + 1;
-        block_.resize(size * lanes);
-        alone_.resize((size + lanes - 1) / lanes * lanes);
-        keeps_ = n <= most_kept;
-        if (keeps_) margin_.resize(n * lanes);
-        sloped_.resize(n, options.loss, !keeps_);
-        reached_.assign(n, every_bit);
-        positive_.assign(n, 0);
-        Factors positive_cost{}, negative_cost{};
-        Lanes tolerance{};
-        std::array<bool, lanes> open{}, stuck{};
-        bool weighed = false;
-        // dense columns alone are much like each other: as small a slope is farther from the end
-        const double eps = options.eps / (x.dense == x.width() ? 10 : 1);
-        for (std::size_t k = 0; k < problems.size(); ++k) {
-            const auto& p = problems[k];
-            positive_cost[k] = p.positive_cost;
-            negative_cost[k] = p.negative_cost;
-            for (auto row : p.positives) positive_[row] |= std::uint16_t(1u << k);
-            weighed |= !p.factors.empty();
-            if (weighed) factors_.resize(n * lanes);  // read only where it is written
-            for (std::size_t j = 0; j < p.factors.size(); ++j)
-                factors_[p.positives[j] * lanes + k] = p.factors[j];
-            const double rarer = std::min(p.positives.size(), n - p.positives.size());
-            tolerance[k] = eps * std::max(1.0, rarer) / std::max<double>(1, n) *
-                           slope_at_zero(x, mean, p, options);
-            open[k] = true;
-        }
-        const Classes classes{positive_.data(), positive_cost.data(), negative_cost.data(),
-                              weighed ? factors_.data() : nullptr};
-        const auto loss = options.loss;
-        const Curvatures curvatures{classes, sloped_, loss};
-        float* w = weights.data();
-
-        if (keeps_) multiply_all(x, options.bias, w, margin_);
-        list_slopes(x, options, classes, w, every_bit);
-        for (int iteration = 0; iteration < options.max_newton; ++iteration) {
-            std::fill(block_.step.begin(), block_.step.end(), 0.f);
-            list_rows(x, open, iteration);
-            for (std::size_t k = 0; k < lanes; ++k)
-                if (apart_ >> k & 1)
-                    open[k] = step_alone(x, options, curvatures, w, k, tolerance[k]);
-            step_together(x, options, curvatures, w, tolerance, open);
-            bool any = false;
-            for (std::size_t k = 0; k < lanes; ++k) {
-                any |= open[k];
-                // a lane that is done asks for no more rows
-                if (!open[k]) positive_cost[k] = negative_cost[k] = 0;
+        for (bool more = true; more;) {
+            begin(x, options);
+            for (;;) {
+                std::fill(block_.step.begin(), block_.step.end(), 0.f);
+                find_steps(x, options);
+                for (std::size_t k = 0; k < at_once; ++k) {
+                    if ((open_ | stuck_) >> k & 1) continue;
+                    if (taken_ >> k & 1) leave(k, size, done);
+                    more = more && next(problems_[k], std::span(alone_.step).first(size));
+                    if (more) enter(x, mean, options, k);
+                }
+                if (!open_) break;
+                if (keeps_) multiply_all(x, options.bias, block_.step.data(), sloped_.slopes);
+                const auto [length, settled] = line_search(x, options);
+                add_scaled(length.data(), block_.step.data(), weights_.data(), size);
+                if (keeps_) add_scaled(length.data(), sloped_.slopes.data(), margin_.data(), n);
+                for (std::size_t k = 0; k < lanes; ++k) {
+                    if (++iteration_[k] >= options.max_newton) stuck_ |= open_ & 1u << k;
+                    if (stuck_ >> k & 1) close(k);
+                }
+                list_slopes(x, options, settled);
             }
-            if (!any) break;
-            if (keeps_) multiply_all(x, options.bias, block_.step.data(), sloped_.slopes);
-            const auto [length, settled] = line_search(x, options, classes, w, open, stuck);
-            add_scaled(length.data(), block_.step.data(), w, size);
-            if (keeps_) add_scaled(length.data(), sloped_.slopes.data(), margin_.data(), n);
-            list_slopes(x, options, classes, w, settled);
+            if (stuck_) refine(x, options, done);
         }
-        unsigned left = 0;
-        for (std::size_t k = 0; k < problems.size(); ++k)
-            left |= unsigned{open[k] || stuck[k]} << k;
-        if (left) refine(x, problems, options, tolerance, left, weights);
     }
 
   private:
-    // Takes some lanes on in double precision, each on its own, in memory that others need not be
-    // in.
-    void refine(const Rows& x, std::span<const Problem> problems, const Options& options,
-                const Lanes& tolerance, unsigned wanted, Buffer& w) {
+    void begin(const Rows& x, const Options& options) {
+        const std::size_t n = x.size(), size = x.width() + 1;
+        block_.resize(size * lanes);
+        alone_.resize((size + lanes - 1) / lanes * lanes);
+        weights_.assign(size * lanes, 0.f);
+        keeps_ = n <= most_kept;
+        if (keeps_) margin_.assign(n * lanes, 0.f);
+        sloped_.resize(n, options.loss, !keeps_);
+        sloped_.clear();
+        reached_.resize(n);
+        positive_.assign(n, 0);
+        positive_cost_ = negative_cost_ = {};
+        open_ = fresh_ = stuck_ = taken_ = 0;
+        classes_ = {positive_.data(), positive_cost_.data(), negative_cost_.data(), nullptr};
+    }
+
+    // The problem of a lane begins.
+    void enter(const Rows& x, std::span<const double> mean, const Options& options, std::size_t k) {
+        const Problem& p = problems_[k];
+        const std::size_t n = x.size();
+        const unsigned bit = 1u << k;
+        open_ |= bit, fresh_ |= bit, taken_ |= bit;
+        iteration_[k] = -1;  // the first leads to the start
+        positive_cost_[k] = p.positive_cost;
+        negative_cost_[k] = p.negative_cost;
+        for (auto row : p.positives) positive_[row] |= static_cast<std::uint16_t>(bit);
+        if (!p.factors.empty()) {
+            factors_.resize(n * lanes);  // read only where it is written
+            classes_.factors = factors_.data();
+        }
+        for (std::size_t j = 0; j < p.factors.size(); ++j)
+            factors_[p.positives[j] * lanes + k] = p.factors[j];
+        const double rarer = std::min(p.positives.size(), n - p.positives.size());
+        // dense columns alone are much like each other: as small a slope is farther from the end
+        const double eps = options.eps / (x.dense == x.width() ? 10 : 1);
+        tolerance_[k] = eps * std::max(1.0, rarer) / std::max<double>(1, n) *
+                        slope_at_zero(x, mean, p, options);
+        // margins that are kept are zero before a first step, which leads to the start
+        Buffer& start = keeps_ ? block_.step : weights_;
+        for (std::size_t q = 0; q <= x.width(); ++q) start[q * lanes + k] = alone_.step[q];
+        for (std::size_t i = 0; keeps_ && i < n; ++i) margin_[i * lanes + k] = 0;
+    }
+
+    // The problem of a lane is done, whose weights are zero from then on.
+    template <class Done>
+    void leave(std::size_t k, std::size_t size, const Done& done) {
+        close(k);
+        taken_ &= ~(1u << k);
+        for (auto row : problems_[k].positives)
+            positive_[row] &= static_cast<std::uint16_t>(~(1u << k));
+        for (std::size_t q = 0; q < size; ++q)
+            alone_.step[q] = std::exchange(weights_[q * lanes + k], 0.f);
+        done(problems_[k], std::span<const float>(alone_.step).first(size));
+    }
+
+    // A lane that is closed asks for no more rows.
+    void close(std::size_t k) {
+        open_ &= ~(1u << k);
+        positive_cost_[k] = negative_cost_[k] = 0;
+    }
+
+    // Takes the stuck lanes on in double precision, each on its own, in memory that others need not
+    // be in.
+    template <class Done>
+    void refine(const Rows& x, const Options& options, const Done& done) {
+        const Buffer w = std::move(weights_);
+        const auto problems = std::move(problems_);
+        const Lanes tolerance = tolerance_;
+        unsigned wanted = stuck_;
         *this = Solver();
         Refiner refiner;
         Doubles refined(x.width() + 1);
+        std::vector<float> rounded(refined.size());
         Paged<float> costs;
         for (; wanted; wanted &= wanted - 1) {
             const auto lane = static_cast<std::size_t>(std::countr_zero(wanted));
@@ -147,8 +183,8 @@ class Solver {
                 costs[p.positives[j]] = p.positive_cost * (p.factors.empty() ? 1 : p.factors[j]);
             refiner.refine(x, costs, options.loss == Loss::logistic, options.bias, tolerance[lane],
                            refined);
-            for (std::size_t q = 0; q < refined.size(); ++q)
-                w[q * lanes + lane] = static_cast<float>(refined[q]);
+            std::copy(refined.begin(), refined.end(), rounded.begin());
+            done(p, rounded);
         }
     }
 
@@ -166,8 +202,7 @@ class Solver {
     // Lists the rows with a slope, which are among those with a settled bit, and sums the losses.
     // By tiles of all rows, and for each lane by its own bits: no lane is summed in another order,
     // or finds a slope by another rounding, because of its company.
-    void list_slopes(const Rows& x, const Options& options, const Classes& classes, const float* w,
-                     std::uint32_t settled) {
+    void list_slopes(const Rows& x, const Options& options, std::uint32_t settled) {
         sloped_.clear();
         loss_ = {};
         alignas(64) float computed[tile * lanes];
@@ -186,11 +221,12 @@ class Solver {
                 const auto these = std::span(rows).first(found);
                 const ListedRows row_of{rows.data()};
                 if (keeps_) {
-                    list_sloped(options.loss, classes, these, wanted.data(), margin_.data(), row_of,
-                                sloped_, loss_.data());
+                    list_sloped(options.loss, classes_, these, wanted.data(), margin_.data(),
+                                row_of, sloped_, loss_.data());
                 } else {
-                    multiply<1>(x, columns, options.bias, {w}, found, row_of, {computed});
-                    list_sloped(options.loss, classes, these, wanted.data(), computed, RowsFrom{0},
+                    multiply<1>(x, columns, options.bias, {weights_.data()}, found, row_of,
+                                {computed});
+                    list_sloped(options.loss, classes_, these, wanted.data(), computed, RowsFrom{0},
                                 sloped_, loss_.data());
                 }
             }
@@ -231,65 +267,71 @@ class Solver {
         return std::max<std::size_t>(1, std::min(count / least, root / 16));
     }
 
-    // A row is in a sample where this is no more than the sample's `reach_`: multiples of the
-    // golden ratio are spread evenly and have no period. Each iteration has a sample of its own.
-    std::uint64_t draw(std::int32_t row) const {
-        return (static_cast<std::uint64_t>(row) + offset_) * 0x9E3779B97F4A7C15u;
+    // Whether a row is in a lane's sample. Multiples of the golden ratio are spread evenly and have
+    // no period; each iteration has a sample of its own.
+    bool sampled(std::int32_t row, std::size_t lane) const {
+        return static_cast<std::uint64_t>(row) * golden + offset_[lane] <= reach_[lane];
     }
+    static constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
 
     // Lists the rows of the open lanes that find their step alone, as hardly any other lane needs
     // the same rows: lanes with a slope in few rows (`apart_`, a bit each), and those with few in
     // their sample (`thinned_`), which share the gradient with others. All that depends on nothing
     // but the label, so that its weights do not depend on its company.
-    void list_rows(const Rows& x, const std::array<bool, lanes>& open, int iteration) {
+    void list_rows(const Rows& x) {
         const std::size_t few = x.size() / 8;
-        offset_ = 1 + static_cast<std::uint64_t>(iteration) * 0x632BE59BD9B4E019u;
         apart_ = thinned_ = 0;
-        std::uint64_t widest = 0;
         for (std::size_t k = 0; k < lanes; ++k) {
             lists_[k].clear();
             const auto count = static_cast<std::size_t>(sloped_.counts[k]);
-            stride_[k] = stride(count, x.width(), iteration);
+            stride_[k] = stride(count, x.width(), iteration_[k]);
             reach_[k] = ~std::uint64_t{0} / stride_[k];
-            if (!open[k] || count / stride_[k] > few) continue;
-            if (count <= few) {
-                apart_ |= 1u << k;
-            } else {
-                thinned_ |= 1u << k;
-                widest = std::max(widest, reach_[k]);
-            }
+            offset_[k] =
+                golden * (1 + static_cast<std::uint64_t>(iteration_[k]) * 0x632BE59BD9B4E019u);
+            if (!(open_ >> k & 1) || count / stride_[k] > few) continue;
+            (count <= few ? apart_ : thinned_) |= 1u << k;
         }
         if (!apart_ && !thinned_) return;
         for (std::size_t r = 0; r < sloped_.size; ++r) {
             const unsigned all = sloped_.bits[r];
             for (unsigned bits = all & apart_; bits; bits &= bits - 1)
                 lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
-            if (!(all & thinned_) || draw(sloped_.rows[r]) > widest) continue;
             for (unsigned bits = all & thinned_; bits; bits &= bits - 1)
-                if (const int k = std::countr_zero(bits); draw(sloped_.rows[r]) <= reach_[k])
+                if (const int k = std::countr_zero(bits); sampled(sloped_.rows[r], k))
                     lists_[k].push_back(static_cast<std::int32_t>(r));
         }
     }
 
-    // The step of one lane over its own rows; false where the lane is done.
-    bool step_alone(const Rows& x, const Options& options, const Curvatures& curvatures,
-                    const float* w, std::size_t lane, double tolerance) {
+    // The steps of all open lanes; one whose gradient is small enough is closed instead.
+    void find_steps(const Rows& x, const Options& options) {
+        if (!open_) return;
+        const Curvatures curvatures{classes_, sloped_, options.loss};
+        list_rows(x);
+        for (unsigned bits = apart_; bits; bits &= bits - 1)
+            step_alone(x, options, curvatures, static_cast<std::size_t>(std::countr_zero(bits)));
+        step_together(x, options, curvatures);
+    }
+
+    // The step of one lane over its own rows.
+    void step_alone(const Rows& x, const Options& options, const Curvatures& curvatures,
+                    std::size_t lane) {
         picked_.clear();
         coefficients_.clear();
         for (auto r : lists_[lane]) {
             picked_.push_back(sloped_.rows[r]);
             coefficients_.push_back(sloped_.slopes[sloped_.place(r, lane)]);
         }
-        auto& gradient = take_lane(w, lane, x.width() + 1);
+        auto& gradient = take_lane(weights_.data(), lane, x.width() + 1);
         x.with_columns([&](auto columns) {
             add_alone(x, columns, options.bias, picked_, coefficients_.data(), gradient.data());
         });
         Lanes square{};
         dot(gradient.data(), gradient.data(), gradient.size() / lanes, square.data());
         join(square);
-        if (square[0] <= tolerance * tolerance) return false;
-        find_alone(x, options, curvatures, lane, square);
-        return true;
+        if (square[0] > tolerance_[lane] * tolerance_[lane])
+            find_alone(x, options, curvatures, lane, square);
+        else
+            close(lane);
     }
 
     // One lane of a vector, to begin a gradient of its own with.
@@ -308,7 +350,7 @@ class Solver {
         const bool all = stride_[lane] == 1;
         const auto times = static_cast<float>(stride_[lane]);
         for (auto r : lists_[lane]) {
-            if (!all && draw(sloped_.rows[r]) > reach_[lane]) continue;
+            if (!all && !sampled(sloped_.rows[r], lane)) continue;
             picked_.push_back(sloped_.rows[r]);
             coefficients_.push_back(times * curvatures.one(r, lane));
         }
@@ -327,34 +369,41 @@ class Solver {
     }
 
     // The gradients of all other lanes, over the rows where any of them has a slope, and the steps
-    // of those that need all these rows for it.
-    void step_together(const Rows& x, const Options& options, const Curvatures& curvatures,
-                       const float* w, const Lanes& tolerance, std::array<bool, lanes>& open) {
-        unsigned wanted = 0;
-        for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{open[k]} << k;
-        wanted &= ~apart_;
+    // of those that need all these rows for it. Gradients are made where the steps will be: few
+    // corpora need the vectors of steps together, which memory then has room for.
+    void step_together(const Rows& x, const Options& options, const Curvatures& curvatures) {
+        const unsigned wanted = open_ & ~apart_;
         if (!wanted) return;
         const std::size_t size = x.width() + 1;
-        float* gradient = block_.residual.data();
-        std::memcpy(gradient, w, size * lanes * sizeof(float));
+        float* gradient = block_.step.data();
+        copy_lanes(wanted, weights_.data(), gradient, size);
         x.with_columns([&](auto columns) {
             add(x, columns, options.bias, sloped_.rows.data(), sloped_.size, sloped_.bits.data(),
-                static_cast<std::uint16_t>(wanted), Slopes{sloped_}, gradient);
+                static_cast<std::uint16_t>(wanted), Slopes{sloped_, wanted}, gradient);
         });
         Lanes square{};
         dot(gradient, gradient, size, square.data());
         std::array<bool, lanes> going{};
-        for (std::size_t k = 0; k < lanes; ++k) {
-            if (!(wanted >> k & 1)) continue;
-            going[k] = open[k] = square[k] > tolerance[k] * tolerance[k];
-            if (!going[k] || !(thinned_ >> k & 1)) continue;
-            going[k] = false;
-            take_lane(gradient, k, size);
-            Lanes own;
-            own.fill(square[k]);
-            find_alone(x, options, curvatures, k, own);
+        Factors taken{};  // -1: the gradient is not left there
+        for (unsigned bits = wanted; bits; bits &= bits - 1) {
+            const auto k = static_cast<std::size_t>(std::countr_zero(bits));
+            taken[k] = -1;
+            if (square[k] <= tolerance_[k] * tolerance_[k]) {
+                close(k);
+            } else if (thinned_ >> k & 1) {
+                taken[k] = 0;
+                take_lane(gradient, k, size);
+                Lanes own;
+                own.fill(square[k]);
+                find_alone(x, options, curvatures, k, own);
+            } else {
+                going[k] = true;
+            }
         }
-        if (std::none_of(going.begin(), going.end(), std::identity())) return;
+        const bool any = std::find(going.begin(), going.end(), true) != going.end();
+        if (any) std::memcpy(block_.residual.data(), gradient, size * lanes * sizeof(float));
+        add_scaled(taken.data(), gradient, block_.step.data(), size);
+        if (!any) return;
         const auto fall =
             find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
                 x.with_columns([&](auto columns) {
@@ -418,33 +467,35 @@ class Solver {
     // which are known at both ends and in the middle, say in which half of it the minimum is, and
     // a straight line between two slopes about where. A lane whose half is not low enough (Armijo)
     // tries a quarter of the step. One is stuck where single precision sees no progress, or where
-    // the step takes off all but a thousandth of the weights, and so of the margins. Which rows
-    // have a slope there is among the bits of `reached_`: also returns which of them to ask for.
-    std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options,
-                                                  const Classes& classes, const float* w,
-                                                  std::array<bool, lanes>& open,
-                                                  std::array<bool, lanes>& stuck) {
+    // the step takes off all but a thousandth of the weights, and so of the margins. A first step
+    // is taken whole. Which rows have a slope there is among the bits of `reached_`: also returns
+    // which of them to ask for.
+    std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options) {
         struct Point {
             double length, value, slope;
         };
-        const float* step = block_.step.data();
+        const float *w = weights_.data(), *step = block_.step.data();
         const std::size_t size = x.width() + 1;
+        Factors length{};
+        for (std::size_t k = 0; k < lanes; ++k) length[k] = open_ >> k & 1 ? 1.f : 0.f;
+        unsigned searching = open_ & ~fresh_;
+        std::uint32_t settled = std::exchange(fresh_, 0) << upper_half;
+        if (!searching) {  // any row may have one
+            std::fill(reached_.begin(), reached_.end(), every_bit);
+            return {length, settled};
+        }
         Lanes ww{}, ws{}, ss{};
         dot(w, w, size, ww.data());
         dot(w, step, size, ws.data());
         dot(step, step, size, ss.data());
-        Factors length{};
-        for (std::size_t k = 0; k < lanes; ++k) length[k] = open[k] ? 1.f : 0.f;
-        std::array<bool, lanes> searching = open;
-        std::uint32_t settled = 0;
         constexpr int last_pass = 10;
-        for (int pass = 0; std::ranges::find(searching, true) != searching.end(); ++pass) {
+        for (int pass = 0; searching; ++pass) {
             std::array<Along, tries> sums{};
-            add_losses(x, options, classes, w, length, sums);
+            add_losses(x, options, length, sums);
             // lanes that settled in the pass before were looked at again where they did
             settled = (settled >> upper_half | settled >> lower_half) & 0xffff;
             for (std::size_t k = 0; k < lanes; ++k) {
-                if (!searching[k]) continue;
+                if (!(searching >> k & 1)) continue;
                 const auto point = [&](double a, const Along& rows) {
                     return Point{a, rows.loss[k] + 0.5 * (ww[k] + 2 * a * ws[k] + a * a * ss[k]),
                                  rows.slope[k] + ws[k] + a * ss[k]};
@@ -466,46 +517,57 @@ class Solver {
                 // where slopes are of other orders of magnitude, a straight line is no guide
                 const bool guided = a >= length[k] / 8 || (a > 0 && pass == last_pass);
                 if (guided && low_enough(a, at(low.value, high.value))) {
-                    searching[k] = false;
+                    searching &= ~(1u << k);
                     length[k] = static_cast<float>(a);
                     const double value =
                         share < 1 ? low.value + low.slope * (a - low.length) / 2 : high.value;
-                    stuck[k] = start.value - value <= 1e-7 * std::abs(value) ||
-                               ww[k] + 2 * a * ws[k] + a * a * ss[k] <= 1e-6 * ww[k];
+                    if (start.value - value <= 1e-7 * std::abs(value) ||
+                        ww[k] + 2 * a * ws[k] + a * a * ss[k] <= 1e-6 * ww[k])
+                        stuck_ |= 1u << k;
                     settled |= 1u << (static_cast<int>(k) + (below ? lower_half : upper_half));
                 } else if (pass == last_pass) {
                     length[k] = 0;
-                    stuck[k] = true;
-                    searching[k] = false;
+                    stuck_ |= 1u << k;
+                    searching &= ~(1u << k);
                 } else {
                     length[k] /= 4;
                 }
             }
         }
-        for (std::size_t k = 0; k < lanes; ++k) open[k] &= !stuck[k];
         return {length, settled};
     }
 
     // The losses of all rows at each of the lengths, their slopes, and where there is one.
-    void add_losses(const Rows& x, const Options& options, const Classes& classes, const float* w,
-                    const Factors& length, std::array<Along, tries>& sums) {
+    void add_losses(const Rows& x, const Options& options, const Factors& length,
+                    std::array<Along, tries>& sums) {
         alignas(64) float margin[tile * lanes], change[tile * lanes];
         x.with_columns([&](auto columns) {
             for (std::size_t first = 0; first < x.size(); first += tile) {
                 const std::size_t last = std::min(x.size(), first + tile);
                 if (!keeps_)
-                    multiply<2>(x, columns, options.bias, {w, block_.step.data()}, last - first,
-                                RowsFrom{first}, {margin, change});
+                    multiply<2>(x, columns, options.bias, {weights_.data(), block_.step.data()},
+                                last - first, RowsFrom{first}, {margin, change});
                 const float* at = keeps_ ? margin_.data() + first * lanes : margin;
                 const float* by = keeps_ ? sloped_.slopes.data() + first * lanes : change;
                 const auto add = options.loss == Loss::logistic
                                      ? newton::add_losses<Loss::logistic>
                                      : newton::add_losses<Loss::squared_hinge>;
-                add(classes, at, by, length.data(), first, last, sums, reached_.data());
+                add(classes_, at, by, length.data(), first, last, sums, reached_.data());
             }
         });
     }
 
+    // Of each lane: a bit that says whether its label is on the way (or before its first step, or
+    // at the end of what single precision can do), or whether it has one at all; and its own.
+    unsigned open_ = 0, fresh_ = 0, stuck_ = 0, taken_ = 0;
+    std::array<Problem, lanes> problems_;
+    std::array<int, lanes> iteration_{};
+    Factors positive_cost_{}, negative_cost_{};
+    Lanes tolerance_{};
+    Lanes loss_{};  // at the margins
+    Lanes fall_{};  // gradient times step
+
+    Buffer weights_;
     Vectors block_, alone_;
     bool keeps_ = false;
     Buffer margin_;                 // of all rows, where they are kept
@@ -513,15 +575,15 @@ class Solver {
     Sloped sloped_;
     Paged<std::uint16_t> positive_;
     Buffer factors_;
-    std::array<Paged<std::int32_t>, lanes> lists_;
+    Classes classes_{};
+
+    // How lanes find a step alone: their rows, and which of them are in a sample.
     unsigned apart_ = 0, thinned_ = 0;
+    std::array<Paged<std::int32_t>, lanes> lists_;
     std::array<std::size_t, lanes> stride_{};
-    std::array<std::uint64_t, lanes> reach_{};
-    std::uint64_t offset_ = 0;  // of this iteration's samples
+    std::array<std::uint64_t, lanes> reach_{}, offset_{};
     Paged<std::int32_t> picked_;
     Paged<float> coefficients_;
-    Lanes loss_{};  // at the margins
-    Lanes fall_{};  // gradient times step
 };
 
 }  // namespace megalabel::newton

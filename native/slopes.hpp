@@ -136,11 +136,13 @@ struct Sloped {
     }
 };
 
-// Slopes or curvatures of listed rows.
+// Slopes or curvatures of listed rows; slopes in some lanes.
 struct Slopes {
     const Sloped& sloped;
+    std::uint32_t wanted;
     __attribute__((always_inline)) void row(std::size_t r, Vector& slope) const {
         sloped.spread(sloped.slopes, r, slope);
+        keep_lanes(wanted, slope);
     }
 };
 

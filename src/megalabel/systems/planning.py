@@ -168,7 +168,7 @@ def working_bytes(
     columns = 2 if width <= 2**16 else 4
     vectors, margins = (5, 3 if loss == "logistic" else 2)
     if rows > KEPT_ROWS:
-        vectors, margins = (5, 2) if loss == "logistic" else (3, 0)
+        vectors, margins = (5, 2) if loss == "logistic" else (2, 0)
     own = LANES * 4 * (vectors * (width + 1) + margins * rows) + 20 * rows
     return (8 + columns) * entries + threads * own
 
