@@ -16,7 +16,6 @@
 #include "decision.hpp"
 #include "effects.hpp"
 #include "evaluation.hpp"
-#include "groups.hpp"
 #include "inverted_index.hpp"
 #include "isotonic.hpp"
 #include "kmeans.hpp"
@@ -26,6 +25,7 @@
 #include "parallel.hpp"
 #include "ranked.hpp"
 #include "sparse_text.hpp"
+#include "training.hpp"
 #include "vectorizer.hpp"
 #include "voting.hpp"
 

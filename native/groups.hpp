@@ -1,26 +1,18 @@
-// Training of all classifiers of a one-versus-all model or of a tree's levels: groups of labels
-// that share their rows, each cut into blocks that newton.hpp solves.
+// Groups of labels that share their rows, those rows as newton.hpp takes them, and labels' weights.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "memory.hpp"
-#include "newton.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
+#include "rows.hpp"
 
 namespace megalabel {
 
@@ -68,7 +60,7 @@ struct WeightRows {
     std::vector<float> values;
 };
 
-// What all blocks of a group share: rows without gaps, and their mean.
+// What all labels of a group share: rows without gaps, and their mean.
 struct Group {
     newton::Rows rows;
     std::vector<std::int64_t> starts;  // of the rows, where they are not used in place
@@ -218,235 +210,6 @@ inline Group gather_group(const SparseRows& x, std::span<const std::int32_t> wan
     group.mean.back() = bias;
     for (auto m : group.mean) group.mean_square += m * m;
     return group;
-}
-
-// Mean-separating start (Schultheis and Babbar 2022): w = u P + v A, with P the mean of the
-// positive rows and A that of all, such that <w, P> = 1 and <w, N> = -2 for the negative mean N.
-inline void start_between_means(const Group& group, const newton::Problem& problem, float bias,
-                                std::vector<double>& mean, std::span<float> weights) {
-    const auto& x = group.rows;
-    mean.assign(x.width() + 1, 0);
-    const double count = static_cast<double>(problem.positives.size());
-    x.with_columns([&](auto columns) {
-        for (auto i : problem.positives) {
-            for (std::size_t j = 0; j < x.dense; ++j) mean[j] += x.dense_row(i)[j];
-            for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) mean[columns[p]] += x.values[p];
-        }
-    });
-    for (auto& m : mean) m /= count;
-    mean.back() = bias;
-    double square = 0, cross = 0;
-    for (std::size_t q = 0; q < mean.size(); ++q) {
-        square += mean[q] * mean[q];
-        cross += mean[q] * group.mean[q];
-    }
-    constexpr double positive = 1, negative = -2;
-    const double share = count / std::max<double>(1, x.size());
-    const double average = share * (positive - negative) + negative;
-    const double determinant = cross * cross - square * group.mean_square;
-    double u = 0, v = -1;  // all negative, where the means are too alike to tell apart
-    if (std::abs(determinant) > 1e-9 * square * group.mean_square) {
-        u = (average * cross - positive * group.mean_square) / determinant;
-        v = std::abs(cross) > 1e-12 ? (positive - u * square) / cross : average / group.mean_square;
-    }
-    for (std::size_t q = 0; q < mean.size(); ++q)
-        weights[q] = static_cast<float>(u * mean[q] + v * group.mean[q]);
-}
-
-// What weights that are pruned add to the margin of another row like the label's own: their
-// average, less what each of them owes to itself.
-inline double pruned_margin(const newton::Rows& x, const newton::Problem& problem, float prune,
-                            std::span<const float> weights) {
-    double sum = 0;
-    const auto add = [&](std::size_t column, float value) {
-        if (std::abs(weights[column]) <= prune) sum += weights[column] * value;
-    };
-    x.with_columns([&](auto columns) {
-        for (auto i : problem.positives) {
-            for (std::size_t j = 0; j < x.dense; ++j) add(j, x.dense_row(i)[j]);
-            for (auto p = x.starts[i]; p < x.starts[i + 1]; ++p) add(columns[p], x.values[p]);
-        }
-    });
-    const auto count = static_cast<double>(problem.positives.size());
-    return sum / count * (1 - 1 / count);
-}
-
-// The margin of a label without positives, which has no weight but the bias: below any that is met.
-inline constexpr float never = -8;
-
-// The work on one group of labels, by one thread or by several that take the next label each.
-struct GroupWork {
-    std::size_t first, last;          // of the labels in the order they are trained in
-    std::size_t cost;                 // of a pass over the rows: their values and biases
-    std::size_t blocks;               // of as many labels as there are lanes
-    std::size_t workers = 0;          // how many threads work on it
-    std::atomic<std::size_t> next{};  // label
-    std::atomic<std::size_t> left{};  // workers
-    // A group is gathered once for each memory node that works on it, by a thread of that node, so
-    // that its rows lie there.
-    struct Copy {
-        std::once_flag made;
-        std::unique_ptr<Group> group;
-    };
-    std::unique_ptr<Copy[]> copies = std::make_unique<Copy[]>(memory_nodes());
-};
-
-// Trains every label of every group. Where there is a bias, a label without positives needs no
-// training; without one it is trained like the others, as a margin of 0 would put it before labels
-// that are in use. Labels of like frequency are solved side by side, frequent ones first.
-inline WeightRows train_groups(const SparseRows& x, const LabelGroups& groups,
-                               const newton::Options& options) {
-    x.check();
-    groups.check(x.size());
-    constexpr std::size_t lanes = newton::lanes;
-    const bool all = groups.row_starts.empty();
-    const auto count = [&](std::size_t label) {
-        return groups.positive_starts[label + 1] - groups.positive_starts[label];
-    };
-    std::vector<GroupWork> works(groups.size());
-    std::vector<std::size_t> order;  // the labels to train
-    std::size_t total = 0;
-    order.reserve(groups.labels());
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        auto& work = works[g];
-        work.first = order.size();
-        for (auto label = groups.label_starts[g]; label < groups.label_starts[g + 1]; ++label)
-            if (count(label) > 0 || options.bias <= 0) order.push_back(label);
-        work.last = order.size();
-        work.next = work.first;
-        std::stable_sort(order.begin() + work.first, order.end(),
-                         [&](auto a, auto b) { return count(a) > count(b); });
-        const auto add = [&](std::size_t row) {
-            const auto [begin, end] = x.row(row);
-            work.cost += end - begin + 1;
-        };
-        if (all)
-            for (std::size_t row = 0; row < x.size(); ++row) add(row);
-        else
-            for (auto row : groups.rows_of(g)) add(static_cast<std::size_t>(row));
-        work.blocks = (work.last - work.first + lanes - 1) / lanes;
-        total += work.cost * work.blocks;
-    }
-    // More than one thread works on a group that is much of all work. The largest are first, so
-    // that threads end together.
-    const auto threads = static_cast<std::size_t>(ThreadPool::threads().load());
-    std::vector<std::size_t> shifts;  // the group of each worker
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        auto& work = works[g];
-        if (work.first == work.last) continue;
-        const std::size_t share =
-            2 * threads * work.cost * work.blocks / std::max<std::size_t>(1, total);
-        work.workers = std::clamp<std::size_t>(share, 1, std::min(threads, work.last - work.first));
-        work.left = work.workers;
-        shifts.insert(shifts.end(), work.workers, g);
-    }
-    const auto size = [&](std::size_t g) {
-        return works[g].cost * works[g].blocks / works[g].workers;
-    };
-    std::stable_sort(shifts.begin(), shifts.end(),
-                     [&](auto a, auto b) { return size(a) > size(b); });
-
-    using Weights = std::vector<std::pair<std::int32_t, float>>;
-    struct Scratch {
-        newton::Solver solver;
-        std::vector<double> mean;
-        Weights weights;
-    };
-    std::vector<Weights> trained(groups.labels());  // features and their weights, bias last
-    auto pool = std::make_unique<ScratchPool<Scratch>>();
-    parallel_for(shifts.size(), 1, [&](std::size_t begin, std::size_t end) {
-        pool->with([&](Scratch& s) {
-            for (std::size_t shift = begin; shift < end; ++shift) {
-                const std::size_t g = shifts[shift];
-                auto& work = works[g];
-                auto& copy = work.copies[memory_node()];
-                std::call_once(copy.made, [&] {
-                    std::span<const std::int32_t> wanted;
-                    if (!all) wanted = groups.rows_of(g);
-                    copy.group =
-                        std::make_unique<Group>(gather_group(x, wanted, all, options.bias));
-                });
-                const Group& group = *copy.group;
-                const auto& local = group.rows;
-                const bool whole = local.size() == x.size();
-                const auto next = [&](newton::Problem& problem, std::span<float> start) {
-                    const std::size_t place = work.next++;
-                    if (place >= work.last) return false;
-                    const std::size_t label = problem.label = order[place];
-                    problem.positives.clear();
-                    problem.factors.clear();
-                    for (auto p = groups.positive_starts[label];
-                         p < groups.positive_starts[label + 1]; ++p) {
-                        const auto row = groups.positives[p];
-                        if (!groups.factors.empty()) problem.factors.push_back(groups.factors[p]);
-                        if (whole) {
-                            problem.positives.push_back(row);
-                            continue;
-                        }
-                        auto at = std::lower_bound(group.places.begin(), group.places.end(), row);
-                        if (at == group.places.end() || *at != row)
-                            throw std::invalid_argument("a positive row is not in its group");
-                        problem.positives.push_back(
-                            static_cast<std::int32_t>(at - group.places.begin()));
-                    }
-                    problem.positive_cost = groups.positive_costs[label];
-                    problem.negative_cost = groups.negative_costs[label];
-                    if (problem.positives.empty())
-                        std::fill(start.begin(), start.end(), 0.f);
-                    else
-                        start_between_means(group, problem, options.bias, s.mean, start);
-                    return true;
-                };
-                const auto done = [&](const newton::Problem& problem, std::span<const float> w) {
-                    s.weights.clear();
-                    for (std::size_t q = 0; q < local.width(); ++q)
-                        if (std::abs(w[q]) > options.prune)
-                            s.weights.push_back({local.features[q], w[q]});
-                    std::sort(s.weights.begin(), s.weights.end());
-                    float bias = w.back();
-                    if (options.bias > 0 && options.prune > 0)  // what pruning takes, it gets
-                        bias += static_cast<float>(pruned_margin(local, problem, options.prune, w) /
-                                                   options.bias);
-                    s.weights.push_back({static_cast<std::int32_t>(x.width), bias});
-                    trained[problem.label] = s.weights;
-                };
-                const std::size_t labels = work.last - work.first;
-                const std::size_t at_once =
-                    std::min(lanes, (labels + work.workers - 1) / work.workers);
-                s.solver.solve(local, group.mean, options, at_once, next, done);
-                if (--work.left == 0) {
-                    const bool large = local.values.size() > std::size_t{1} << 18;
-                    work.copies.reset();
-                    // The next group may be made by another thread, which could not use it again,
-                    // and is smaller.
-                    if (large) {
-                        s = {};
-                        give_back_memory();
-                    }
-                }
-            }
-        });
-    });
-    pool.reset();
-    give_back_memory();
-
-    WeightRows out;
-    out.starts.reserve(groups.labels() + 1);
-    std::size_t entries = 0;
-    for (auto& weights : trained) entries += std::max<std::size_t>(1, weights.size());
-    out.columns.reserve(entries);
-    out.values.reserve(entries);
-    for (auto& weights : trained) {
-        if (weights.empty()) weights = {{static_cast<std::int32_t>(x.width), never / options.bias}};
-        for (auto [column, value] : weights) {
-            out.columns.push_back(column);
-            out.values.push_back(value);
-        }
-        out.starts.push_back(static_cast<std::int64_t>(out.columns.size()));
-        weights = Weights();
-    }
-    give_back_memory();
-    return out;
 }
 
 }  // namespace megalabel
