@@ -56,6 +56,7 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named syst
     "dismec": ("dismec", {}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
+    "xr-linear, 2 trees": ("xr-linear", {"trees": 2}),
     "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),
     "xr-linear, 4 trees": ("xr-linear", {"trees": 4}),
     "xr-linear, matcher": ("xr-linear", {"arity": 32, "negatives": "teacher+matcher"}),
