@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -431,7 +430,7 @@ class Solver {
             v.product[q] = v.residual[q] = v.direction[q] = -v.residual[q];
         Lanes rho = square, model{};
         for (int t = 1; t <= options.max_products; ++t) {
-            end_if_cancelled();  // a block of a large corpus takes minutes
+            end_if_cancelled();  // the labels of a large corpus take minutes
             unsigned wanted = 0;
             for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
             product(wanted);
