@@ -87,3 +87,27 @@ def test_steps_of_another_tree_are_not_taken(tmp_path):
         fresh = TreeClassifier(tree=tree).fit(X, Y)
         for level, other in zip(kept.levels_[0], fresh.levels_[0], strict=True):
             np.testing.assert_array_equal(level.to_csr().toarray(), other.to_csr().toarray())
+
+
+def test_arrays_among_the_parameters_count_in_full(tmp_path):
+    """NumPy prints the ends of a long array only."""
+    X = csr_matrix(np.eye(3, dtype=np.float32))
+    costs = [np.ones(1_500), np.ones(1_500)]
+    costs[1][700] = 2
+    with checkpoints.kept_in(tmp_path):
+        folders = {checkpoints.Steps(OneVsAll(positive_costs=c), X).file("x") for c in costs}
+    assert len(folders) == 2
+
+
+def test_what_changes_no_result_does_not_throw_steps_away(tmp_path):
+    neural = pytest.importorskip("megalabel.neural")
+    X = csr_matrix(np.eye(3, dtype=np.float32))
+
+    def folder(**options):
+        trainer = neural.Trainer(**options)
+        owner = neural.FullClassifier(neural.BagEncoder(width=4), trainer)
+        return checkpoints.Steps(owner, X).file("x")
+
+    with checkpoints.kept_in(tmp_path):
+        assert folder(log="here") == folder(log="there", checkpoint_seconds=5)
+        assert folder(seed=1) != folder(seed=2)

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from megalabel.errors import NotFittedError, ParameterError
@@ -135,6 +136,21 @@ class Component:
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {}
+    INCIDENTAL: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that change no result, such as where a log is written. They are no part of a
+    fingerprint, and neither written to a model folder nor read from one."""
+
+    origin: Path | None = None
+    """The model folder that it was read from."""
+
+    @classmethod
+    def from_folder(cls, parameters: Mapping[str, Any]) -> Self:
+        """A new one with parameters that a model folder brings, which are all checked."""
+        if kept_out := sorted(cls.INCIDENTAL & set(parameters)):
+            raise ParameterError(f"{cls.__name__} takes no {kept_out[0]!r} from a model folder")
+        made = cls(**parameters)
+        made.check_parameters()
+        return made
 
     @classmethod
     def parameter_names(cls) -> list[str]:

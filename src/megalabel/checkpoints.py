@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel import __version__
+from megalabel import __version__, store
 
 if TYPE_CHECKING:
     from megalabel.base import Component
@@ -66,7 +66,7 @@ class Steps:
         if (folder := _FOLDER.get()) is None:
             return
         # another version may solve otherwise
-        digest = hashlib.sha256(f"{__version__} {owner!r}".encode())
+        digest = hashlib.sha256(f"{__version__} {store.fingerprint(owner)}".encode())
         for part in data:
             digest.update(repr(part.shape).encode())
             arrays = (

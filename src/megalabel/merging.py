@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from megalabel.base import Component, clone
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError
+from megalabel.store import fingerprint
 from megalabel.tagger import Tagger
 
 
@@ -92,7 +93,7 @@ def _check_same(first: Tagger, other: Tagger, number: int) -> None:
             f"the features of model {number} differ from those of model 1: {where}; all parts "
             "must be trained on the same texts with the same settings"
         )
-    if repr(first.decision_) != repr(other.decision_):
+    if fingerprint(clone(first.decision_)) != fingerprint(clone(other.decision_)):
         raise ParameterError(
             f"model 1 decides by {first.decision_!r} but model {number} by {other.decision_!r}"
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -97,6 +99,7 @@ class Tagger(Component):
         "holdout": number(0.01, 0.5),
         "refit": one_of(True, False, "auto"),
         "seed": integer(0),
+        "system": instance(str) | one_of(None),
     }
 
     features_: Featurizer
@@ -301,7 +304,8 @@ class Tagger(Component):
         if labels is None:
             labels = self._labels_for(y)
         corpus = _as_corpus(X, y, labels).aligned(self.labels)
-        vectors = self.features_.transform(corpus)
+        with store.blaming(self):
+            vectors = self.features_.transform(corpus)
         # rows of other kinds are not vectors
         read = self.classifier_.reads_texts or isinstance(vectors, list)
         bare = 0 if read else int(np.count_nonzero(abs(vectors).sum(axis=1) == 0))
@@ -312,7 +316,8 @@ class Tagger(Component):
                 bare,
                 len(corpus),
             )
-        self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
+        with store.blaming(self):
+            self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
         counts = corpus.label_counts
         counts[: len(self.label_counts_)] += self.label_counts_
         self.label_counts_ = counts
@@ -375,7 +380,9 @@ class Tagger(Component):
     def _ranked(self, X: Any, k: int) -> Ranking:
         if self.calibration_ is None:
             return self._scores(X, k)
-        return self.calibration_.apply(self._scores(X, self.calibration_.shortlist(k))).top(k)
+        scores = self._scores(X, self.calibration_.shortlist(k))
+        with store.blaming(self):
+            return self.calibration_.apply(scores).top(k)
 
     def _scores(self, X: Any, k: int) -> Ranking:
         """The k best labels of each text as the classifier scores them."""
@@ -383,12 +390,13 @@ class Tagger(Component):
         texts = isinstance(X, list) and bool(X) and isinstance(X[0], str)
         inputs = X if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
-            return self.classifier_.rank(self.features_.transform(inputs), k)
+            with store.blaming(self):
+                return self.classifier_.rank(self.features_.transform(inputs), k)
         # all at once, so that no second copy is ever made
         width = clamped(k, len(self.labels))
         ids = np.empty((len(inputs), width), np.int32)
         scores = np.empty((len(inputs), width), np.float32)
-        with progress("ranking", len(inputs)) as bar:
+        with progress("ranking", len(inputs)) as bar, store.blaming(self):
             for start in range(0, len(inputs), _BATCH):
                 rows = slice(start, start + _BATCH)
                 part = self.classifier_.rank(self.features_.transform(inputs[rows]), k)
@@ -423,7 +431,8 @@ class Tagger(Component):
         ranking = self.candidates(X, rule, k)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
-        return rule.apply(ranking, k, overwrite=True)
+        with store.blaming(self) if decision is None else nullcontext():
+            return rule.apply(ranking, k, overwrite=True)
 
     def candidates(self, X: Any, decision: Decision, k: int) -> Ranking:
         """The labels of each text that a decision of k of them looks at, with probabilities."""
@@ -570,7 +579,8 @@ class Tagger(Component):
         """
         self.check_fitted()
         number = self.labels.index(label)
-        return explained(self.classifier_, self.features_, text, number, words)
+        with store.blaming(self):
+            return explained(self.classifier_, self.features_, text, number, words)
 
     # ------------------------------------------------------------------ keeping
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
@@ -599,7 +609,8 @@ class Tagger(Component):
         by = {"threshold": threshold, "max_per_label": max_per_label}
         result: Tagger = clone(self)
         result.restore(self.learned() | {"metrics_": {}, "reliability_": {}})
-        result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
+        with store.blaming(self):
+            result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
         result.provenance_ = self.provenance_ | {"pruned": by}
         return result
 
@@ -642,6 +653,8 @@ class Tagger(Component):
         for name, kind in kinds.items():
             if not isinstance(learned[name], kind):
                 raise ValueError(f"{name} is a {type(learned[name]).__name__}")
+            if kind is dict:
+                json.dumps(learned[name], allow_nan=False)  # a folder's description holds them
         super().restore(learned)
         if self.label_counts_.shape != (len(self.labels),):
             raise ValueError(

@@ -59,8 +59,7 @@ class NeuralClassifier(Classifier):
     def steps(self, X: Any, Y: csr_matrix, *more: np.ndarray) -> Steps:
         """The steps of this fit, for checkpoints."""
         parts = [X.ids, X.indptr] if isinstance(X, Tokens) else [X]
-        given = self.encoder.weights_.values() if self.encoder.fitted else ()
-        return Steps(self, *parts, Y, *more, *given)
+        return Steps(self, *parts, Y, *more)
 
     @property
     def training(self) -> Trainer:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
+from megalabel import store
 from megalabel.base import clone
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError, ParameterError
@@ -98,8 +99,7 @@ def pretrain(
     made: Encoder = clone(encoder)
     module = made.start(tokens, trainer.seed)
     choices = (made, targets, tags, units, share, weights, decay, tied)
-    digest = np.frombuffer(repr(choices).encode(), np.uint8)
-    learned = made.weights_.values() if made.fitted else ()
+    digest = np.frombuffer(store.fingerprint(choices).encode(), np.uint8)
     train_on_tokens(
         module,
         tokens,
@@ -112,7 +112,7 @@ def pretrain(
         decay=decay,
         tied=tied,
         held_out=held_out,
-        steps=Steps(trainer, tokens.ids, tokens.indptr, digest, *learned),
+        steps=Steps(trainer, tokens.ids, tokens.indptr, digest),
     )
     return made.keep(module)
 

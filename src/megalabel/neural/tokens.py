@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -177,6 +177,7 @@ class Tokenizer(Featurizer):
         "lowercase": boolean(),
         "cache": instance(str) | one_of(None),
     }
+    INCIDENTAL: ClassVar[frozenset[str]] = frozenset({"cache"})
 
     definition_: str
     special_: dict[str, int]

@@ -119,6 +119,7 @@ class Trainer(Component):
         "device": instance(str),
         "seed": integer(0),
     }
+    INCIDENTAL: ClassVar[frozenset[str]] = frozenset({"checkpoint_seconds", "log"})
 
     def __init__(
         self,

@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from megalabel import __version__
 from megalabel.base import Component
-from megalabel.errors import MissingExtraError, StoreError
+from megalabel.errors import MegalabelError, MissingExtraError, StoreError
 from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
     MANIFEST,
+    Folder,
     check_target,
-    checksum,
-    map_array,
-    open_regular,
     replacing,
     write_array,
     write_file,
 )
 
-__all__ = ["about", "check_target", "is_model", "load", "save", "verify"]
+__all__ = ["about", "blaming", "check_target", "fingerprint", "is_model", "load", "save", "verify"]
+
+_Read = TypeVar("_Read")
 
 FORMAT = 3
 _MANIFEST_LIMIT = 64 << 20
+_ATTEMPTS = 1000
 _CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
 
 
@@ -94,16 +96,86 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
     >>> tagger = megalabel.load("model")                    # doctest: +SKIP
     >>> features = megalabel.load("model", part="features") # doctest: +SKIP
     """
-    folder = Path(path)
-    manifest = about(folder)
     budget = {None: _CHECKED_ON_LOAD, True: None, False: 0}[verify]
+    loaded = _reading(path, lambda folder: _loaded(folder, part, budget))
+    if isinstance(loaded, Component):
+        loaded.origin = Path(path)
+    return loaded
+
+
+def about(path: str | Path) -> dict[str, Any]:
+    """What `megalabel.json` of a model folder says, checked for being whole."""
+    return _reading(path, _manifest)
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a path is a model folder."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def verify(path: str | Path) -> None:
+    """Check every byte of a model folder against its checksums; raises StoreError."""
+    _reading(path, lambda folder: _check_files(folder, _manifest(folder), None))
+
+
+def fingerprint(value: Any) -> str:
+    """A checksum of a component, or of any value that one may hold: of all that a fit depends on.
+
+    Arrays count in full; parameters that change no result (`Component.INCIDENTAL`) do not.
+
+    Examples
+    --------
+    >>> from megalabel.linear import OneVsAll
+    >>> fingerprint(OneVsAll(cost=1.0)) == fingerprint(OneVsAll(cost=2.0))
+    False
+    """
+    digest = hashlib.sha256()
+
+    def put(name: str, array: np.ndarray) -> str:
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+        return name
+
+    encoder = Encoder(put, lambda kind: f"{kind.__module__}.{kind.__qualname__}")
+    digest.update(json.dumps(encoder.value(value, ""), sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def blaming(component: Component) -> Iterator[None]:
+    """Within, whatever the arrays of a component bring about is a StoreError that names the folder
+    they were read from. Errors that are meant for people pass as they are."""
+    try:
+        yield
+    except (MegalabelError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if component.origin is None:
+            raise
+        raise _damaged(component.origin, error) from error
+
+
+def _reading(path: str | Path, read: Callable[[Folder], _Read]) -> _Read:
+    """What is read of a folder; read again where another took its place meanwhile."""
+    for _ in range(_ATTEMPTS):
+        with Folder(path) as folder:
+            try:
+                return read(folder)
+            except StoreError:
+                if not folder.replaced():
+                    raise
+    raise StoreError(f"{path} is replaced faster than it can be read")
+
+
+def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
+    manifest = _manifest(folder)
     _check_files(folder, manifest, budget)
     files = manifest["files"]
 
     def get(file: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         if file not in files:
-            raise StoreError(f"{folder / MANIFEST} uses {file!r} but does not list it")
-        return map_array(folder / file, dtype, shape)
+            raise StoreError(f"{folder.path / MANIFEST} uses {file!r} but does not list it")
+        return folder.array(file, dtype, shape)
 
     decoder = Decoder(get)
     try:
@@ -119,24 +191,24 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
         name = part if part in learned else f"{part}_"
         if name not in learned:
             parts = ", ".join(name.removesuffix("_") for name in learned)
-            raise StoreError(f"{folder} has no part {part!r}; it has {parts}")
+            raise StoreError(f"{folder.path} has no part {part!r}; it has {parts}")
         return decoder.value(learned[name])
     except (StoreError, MissingExtraError):
         raise
     except Exception as error:  # whatever a damaged folder brings about is one kind of error
-        reason = str(error) or type(error).__name__
-        raise StoreError(f"{folder} is damaged: {reason}") from error
+        raise _damaged(folder.path, error) from error
 
 
-def about(path: str | Path) -> dict[str, Any]:
-    """What `megalabel.json` of a model folder says, checked for being whole."""
-    folder = Path(path)
-    if not folder.is_dir():
-        raise StoreError(f"there is no model folder {folder}")
-    file = folder / MANIFEST
-    if not file.exists():
-        raise StoreError(f"{folder} is not a model folder: it has no {MANIFEST}")
-    with open_regular(file) as opened:
+def _damaged(path: Path, error: Exception) -> StoreError:
+    """The error of a folder whose content brought about another one."""
+    return StoreError(f"{path} is damaged: {str(error) or type(error).__name__}")
+
+
+def _manifest(folder: Folder) -> dict[str, Any]:
+    if not folder.has(MANIFEST):
+        raise StoreError(f"{folder.path} is not a model folder: it has no {MANIFEST}")
+    file = folder.path / MANIFEST
+    with folder.open(MANIFEST) as opened:
         raw = opened.read(_MANIFEST_LIMIT + 1)
     if len(raw) > _MANIFEST_LIMIT:
         raise StoreError(f"{file} is larger than {_MANIFEST_LIMIT >> 20} MiB")
@@ -150,13 +222,13 @@ def about(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} is not a model's description")
     if manifest["format"] < FORMAT:
         raise StoreError(
-            f"{folder} was made by an older megalabel ({manifest.get('megalabel')}) in a format "
-            f"that {__version__} does not read; train it again"
+            f"{folder.path} was made by an older megalabel ({manifest.get('megalabel')}) in a "
+            f"format that {__version__} does not read; train it again"
         )
     if manifest["format"] > FORMAT:
         raise StoreError(
-            f"{folder} was made by megalabel {manifest.get('megalabel')}, which is newer than this "
-            f"{__version__}; upgrade to read it"
+            f"{folder.path} was made by megalabel {manifest.get('megalabel')}, which is newer than "
+            f"this {__version__}; upgrade to read it"
         )
     if not sound:
         raise StoreError(f"{file} is damaged: it does not match its own checksum")
@@ -167,32 +239,23 @@ def about(path: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def is_model(path: str | Path) -> bool:
-    """Whether a path is a model folder."""
-    return (Path(path) / MANIFEST).is_file()
-
-
-def verify(path: str | Path) -> None:
-    """Check every byte of a model folder against its checksums; raises StoreError."""
-    _check_files(Path(path), about(path), None)
-
-
-def _check_files(folder: Path, manifest: Mapping[str, Any], budget: int | None) -> None:
+def _check_files(folder: Folder, manifest: Mapping[str, Any], budget: int | None) -> None:
     """Check every file's size, and checksums, smallest first, until `budget` bytes are read."""
     sizes = []
     for name, entry in manifest["files"].items():
         if not FILE_NAME.fullmatch(name) or not isinstance(entry, dict):
-            raise StoreError(f"{folder / MANIFEST} lists a file {name!r}")
-        with open_regular(folder / name) as file:
-            size = file.seek(0, 2)
+            raise StoreError(f"{folder.path / MANIFEST} lists a file {name!r}")
+        size = len(folder.map(name))
         if size != entry.get("bytes"):
-            raise StoreError(f"{folder / name} has {size} bytes, expected {entry.get('bytes')}")
+            raise StoreError(
+                f"{folder.path / name} has {size} bytes, expected {entry.get('bytes')}"
+            )
         sizes.append((size, name))
     for size, name in sorted(sizes):
         if budget is not None and (budget := budget - size) < 0:
             return
-        if checksum(folder / name) != manifest["files"][name].get("sha256"):
-            raise StoreError(f"{folder / name} is damaged: it does not match its checksum")
+        if folder.checksum(name) != manifest["files"][name].get("sha256"):
+            raise StoreError(f"{folder.path / name} is damaged: it does not match its checksum")
 
 
 def _refuse_constant(name: str) -> None:

@@ -43,16 +43,22 @@ ROOMS = (
 class Encoder:
     """Turns values into JSON, handing arrays to `put(name, array) -> file name`."""
 
-    def __init__(self, put: Callable[[str, np.ndarray], str]) -> None:
+    def __init__(
+        self,
+        put: Callable[[str, np.ndarray], str],
+        name_of: Callable[[type], str] | None = None,
+    ) -> None:
         self._put = put
+        self._name_of = class_name if name_of is None else name_of
 
     def component(self, part: Component, name: str) -> dict[str, Any]:
         """A component as class, parameters and learned state."""
         return {
-            "$component": class_name(type(part)),
+            "$component": self._name_of(type(part)),
             "parameters": {
                 k: self.value(v, f"{name}.{k}" if name else k)
                 for k, v in part.get_params(deep=False).items()
+                if k not in part.INCIDENTAL
             },
             "learned": {
                 k: self.value(v, f"{name}.{k}" if name else k) for k, v in part.learned().items()
@@ -108,10 +114,8 @@ class Decoder:
 
     def component(self, encoded: Mapping[str, Any]) -> Component:
         """A component, with its parameters and learned state checked by itself."""
-        part = find_class(encoded["$component"])(
-            **{k: self.value(v) for k, v in encoded["parameters"].items()}
-        )
-        part.check_parameters()
+        parameters = {k: self.value(v) for k, v in encoded["parameters"].items()}
+        part = find_class(encoded["$component"]).from_folder(parameters)
         learned = {k: self.value(v) for k, v in encoded["learned"].items()}
         for name in learned:
             if not name.endswith("_") or name.startswith("_"):

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import hashlib
 import io
+import math
+import mmap
 import os
 import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -23,6 +28,9 @@ MANIFEST = "megalabel.json"
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.npy")
 _EXCHANGE = 2  # renameat2's RENAME_EXCHANGE
 _AT_FDCWD = -100
+_HEADER_LIMIT = 4096  # bytes of a .npy file
+_HASHED_AT_ONCE = 1 << 22
+_PATIENCE = 100  # hundredths of a second
 
 
 @contextlib.contextmanager
@@ -32,13 +40,13 @@ def replacing(path: Path) -> Iterator[Path]:
     Until that step the old folder is untouched; whatever goes wrong, it stays. Folders left by
     processes that were killed are cleared away.
     """
-    path = Path(os.path.realpath(path))
-    check_target(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _clear_leftovers(path)
+    given, path = path, Path(os.path.realpath(path))
     fresh = path.parent / f".{path.name}.saving-{os.getpid()}-{secrets.token_hex(4)}"
-    fresh.mkdir()
     try:
+        check_target(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear_leftovers(path)
+        fresh.mkdir()
         yield fresh
         _sync(fresh)
         if path.exists():
@@ -47,15 +55,18 @@ def replacing(path: Path) -> Iterator[Path]:
             fresh.rename(path)
         _sync(path.parent)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise StoreError(f"the disk is full: {path} was not written") from error
-        raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else error.strerror or str(error)
+        raise StoreError(f"{given} was not written: {reason}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def check_target(path: Path) -> None:
     """Raise a StoreError if a model cannot be written there without losing something else."""
+    above = next((folder for folder in path.parents if folder.exists()), path)
+    if not above.is_dir():
+        raise StoreError(f"{above} is not a folder; nothing was written")
     if not path.exists():
         return
     if path.is_file() or (any(path.iterdir()) and not (path / MANIFEST).is_file()):
@@ -66,7 +77,7 @@ def check_target(path: Path) -> None:
 
 
 def _clear_leftovers(path: Path) -> None:
-    for left in path.parent.glob(f".{path.name}.saving-*"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}.saving-*"):
         owner = left.name.rsplit("-", 2)[1]
         if owner.isdigit() and not _alive(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
@@ -129,39 +140,103 @@ def write_array(path: Path, array: np.ndarray) -> dict[str, object]:
     return write_file(path, header.getvalue(), array.reshape(-1).view(np.uint8).data)
 
 
-def open_regular(path: Path) -> io.BufferedReader:
-    """Open a plain file for reading; refuses links, pipes and devices."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise StoreError(f"{path} is missing") from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise StoreError(f"{path} is not a plain file")
-    return os.fdopen(handle, "rb")
+class Folder:
+    """A folder opened once: all that is read is of this folder, also when another takes its place.
 
+    Each file is opened once as well, so that what was checked is what is mapped.
 
-def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    Examples
+    --------
+    >>> with Folder("model") as folder:                     # doctest: +SKIP
+    ...     weights = folder.array("weights_.npy", "<f4", (3,))
+    """
 
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._maps: dict[str, mmap.mmap] = {}
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        for _ in range(_PATIENCE):
+            try:
+                self._handle = os.open(self.path, flags)
+                return
+            except (FileNotFoundError, NotADirectoryError):
+                if not _between_renames(self.path):
+                    raise StoreError(f"there is no model folder {self.path}") from None
+                time.sleep(0.01)
+            except OSError as error:
+                raise StoreError(f"{self.path} cannot be read: {error.strerror}") from None
+        raise StoreError(f"there is no model folder {self.path}")
 
-def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Map a .npy file that must hold exactly this dtype and shape; pages come in on use."""
-    kind = np.dtype(dtype)
-    if kind.kind not in "biuf" or not kind.isnative:
-        raise StoreError(f"{path} claims to hold {dtype!r}, which is not a plain number")
-    if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in shape) or len(shape) > 8:
-        raise StoreError(f"{path} claims the shape {shape}")
-    with open_regular(path) as file:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)  # what is mapped stays
+
+    def replaced(self) -> bool:
+        """Whether another folder has taken the place of this one, or none is there any more."""
+        mine = os.fstat(self._handle)
         try:
-            if np.lib.format.read_magic(file) != (1, 0):
+            there = os.stat(self.path)
+        except OSError:
+            return True
+        return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file, or anything else, of this name."""
+        try:
+            os.stat(name, dir_fd=self._handle, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def open(self, name: str) -> io.BufferedReader:
+        """Open a plain file for reading; refuses links, pipes and devices."""
+        file = self.path / name
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            handle = os.open(name, flags, dir_fd=self._handle)
+        except FileNotFoundError:
+            raise StoreError(f"{file} is missing") from None
+        except OSError as error:
+            raise StoreError(f"{file} cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise StoreError(f"{file} is not a plain file")
+        return os.fdopen(handle, "rb")
+
+    def map(self, name: str) -> mmap.mmap:
+        """The bytes of a file, which come in on use."""
+        if name not in self._maps:
+            with self.open(name) as file:
+                try:
+                    self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                except (OSError, ValueError) as error:  # ValueError: it is empty
+                    raise StoreError(f"{self.path / name} cannot be read: {error}") from None
+        return self._maps[name]
+
+    def checksum(self, name: str) -> str:
+        """SHA-256 of a file, in pieces: Ctrl-C is heard between two."""
+        digest, content = hashlib.sha256(), self.map(name)
+        for start in range(0, len(content), _HASHED_AT_ONCE):
+            digest.update(content[start : start + _HASHED_AT_ONCE])
+        return digest.hexdigest()
+
+    def array(self, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Map a .npy file that must hold exactly this dtype and shape."""
+        path, kind = self.path / name, np.dtype(dtype)
+        if kind.kind not in "biuf" or not kind.isnative:
+            raise StoreError(f"{path} claims to hold {dtype!r}, which is not a plain number")
+        whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape)
+        if not whole or len(shape) > 8:
+            raise StoreError(f"{path} claims the shape {shape}")
+        mapped = self.map(name)
+        header = io.BytesIO(mapped[:_HEADER_LIMIT])
+        try:
+            if np.lib.format.read_magic(header) != (1, 0):
                 raise ValueError("unknown version")
             stored_shape, fortran, stored = np.lib.format.read_array_header_1_0(
-                file, max_header_size=4096
+                header, max_header_size=_HEADER_LIMIT
             )
         except Exception as error:
             raise StoreError(f"{path} is not a .npy file: {error}") from None
@@ -169,12 +244,14 @@ def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
             raise StoreError(
                 f"{path} holds {stored} {stored_shape}, the manifest says {dtype} {shape}"
             )
-        offset = file.tell()
-        count = 1
-        for n in shape:
-            count *= n
-        if os.fstat(file.fileno()).st_size != offset + count * kind.itemsize:
+        count = math.prod(shape)
+        if len(mapped) != header.tell() + count * kind.itemsize:
             raise StoreError(f"{path} is cut short or too long")
         if count == 0:
             return np.zeros(shape, kind)
-        return np.asarray(np.memmap(file, kind, "r", offset, shape))
+        return np.frombuffer(mapped, kind, count, header.tell()).reshape(shape)
+
+
+def _between_renames(path: Path) -> bool:
+    """Whether a save that could not exchange two folders in one step is under way at a path."""
+    return any(path.parent.glob(f".{glob.escape(path.name)}.replaced-*"))

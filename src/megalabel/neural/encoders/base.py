@@ -156,6 +156,9 @@ class Encoder(Component, ABC):
         about, weights = learned.get("about_"), learned.get("weights_")
         if not isinstance(about, dict) or not isinstance(weights, dict):
             raise ValueError(f"{type(self).__name__} is its weights and what they are about")
+        layers = getattr(self, "layers", 0)
+        if isinstance(layers, int) and layers > len(weights):  # building so many would take long
+            raise ValueError(f"{layers} layers, but {len(weights)} arrays of weights")
         with torch.device("meta"):
             wanted = self.rebuild(about).state_dict()
         found = {k: tuple(v.shape) for k, v in weights.items() if isinstance(v, np.ndarray)}

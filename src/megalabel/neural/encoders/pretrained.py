@@ -6,18 +6,21 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from megalabel.base import boolean, instance, integer, one_of, sequence_of
-from megalabel.errors import ParameterError
+from megalabel.errors import ParameterError, StoreError
 from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
+from megalabel.neural.encoders.known_models import check_sizes, configured, described
 from megalabel.neural.hub import from_hub
 from megalabel.neural.tokens import TokenBatch
 
 log = logging.getLogger(__name__)
+
+POOLINGS = ("first", "last", "mean", "max")
 
 
 class PretrainedEncoder(Encoder):
@@ -42,7 +45,7 @@ class PretrainedEncoder(Encoder):
 
     PARAMETERS = {  # noqa: RUF012
         "source": instance(str),
-        "pooling": one_of("auto", "first", "last", "mean", "max"),
+        "pooling": one_of("auto", *POOLINGS),
         "layers": sequence_of(integer()),
         "trust_remote_code": boolean(),
     }
@@ -60,33 +63,62 @@ class PretrainedEncoder(Encoder):
         self.layers = layers
         self.trust_remote_code = trust_remote_code
 
+    @classmethod
+    def from_folder(cls, parameters: Mapping[str, Any]) -> Self:
+        """A new one, unless it would run code that came with a model."""
+        made = super().from_folder(parameters)
+        if made.trust_remote_code:
+            raise StoreError(
+                f"the encoder {made.source!r} was trained with trust_remote_code: it is Python "
+                "code that is not megalabel's own, and a model folder never runs code. Train it "
+                "again, and export it to ONNX before the process ends (neural.without_torch)"
+            )
+        return made
+
     def new(self, X: Any) -> EncoderModule:
         """The model with its pre-trained weights."""
         from transformers import AutoModel
 
         options = {"trust_remote_code": self.trust_remote_code, "use_safetensors": True}
         model = from_hub(AutoModel, self.source, **options, dtype=torch.float32)
+        if self.trust_remote_code:
+            log.warning(
+                "%s is trained with trust_remote_code: it can be exported to ONNX, but a model "
+                "folder with it will not be opened",
+                self.source,
+            )
+        else:
+            described(model.config)  # says at once what could not be opened again
         how = self.pooling if self.pooling != "auto" else _pooling_of(self.source)
         return _Transformer(model, how, self.layers)
 
     def describe(self, module: EncoderModule) -> dict[str, Any]:
         """The model's configuration, as plain data."""
         assert isinstance(module, _Transformer)
-        config = json.loads(module.model.config.to_json_string(use_diff=False))
-        return {"config": _without_none(config), "pooling": module.pooling}
+        config = {} if self.trust_remote_code else described(module.model.config)
+        return {"config": config, "pooling": module.pooling}
 
     def rebuild(self, about: Mapping[str, Any]) -> EncoderModule:
         """The model of a configuration, without its weights."""
         from transformers import AutoConfig, AutoModel
 
-        if not isinstance(about.get("config"), dict) or not isinstance(about.get("pooling"), str):
+        if not isinstance(about.get("config"), dict) or about.get("pooling") not in POOLINGS:
             raise ValueError("about_ of PretrainedEncoder must hold config and pooling")
-        config = dict(about["config"])
-        if "auto_map" in config and not self.trust_remote_code:
-            raise ParameterError("this model brings code of its own, which is not run unasked")
-        made = AutoConfig.for_model(config.pop("model_type"), **config)
-        model = AutoModel.from_config(made)  # type: ignore[no-untyped-call]
+        options = {"trust_remote_code": self.trust_remote_code}
+        if self.trust_remote_code:
+            config = from_hub(AutoConfig, self.source, **options)
+        else:
+            config = configured(about["config"])
+        model = AutoModel.from_config(config, **options)  # type: ignore[no-untyped-call]
         return _Transformer(model, about["pooling"], self.layers)
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the weights back, after a look at what building the model would take."""
+        about, weights = learned.get("about_"), learned.get("weights_")
+        if isinstance(about, dict) and isinstance(weights, dict):
+            config = about.get("config")
+            check_sizes(config if isinstance(config, dict) else {}, weights)
+        super().restore(learned)
 
 
 class _Transformer(EncoderModule):
@@ -146,10 +178,3 @@ def _pooling_of(source: str) -> str:
         log.warning("%s pools by %s; here it is the mean", source, ", ".join(modes))
         return "mean"
     return known[0] if known else "mean"
-
-
-def _without_none(value: Any) -> Any:
-    """Plain data that can be kept in a model folder."""
-    if isinstance(value, dict):
-        return {str(k): _without_none(v) for k, v in value.items() if not str(k).startswith("$")}
-    return [_without_none(v) for v in value] if isinstance(value, list) else value
