@@ -63,6 +63,13 @@ class StoreError(MegalabelError):
     """A model folder that is damaged, incomplete, or not one of ours."""
 
 
+class OutputError(MegalabelError, OSError):
+    """A file or folder that could not be written; the message names it as it was given."""
+
+    def __str__(self) -> str:  # OSError would show the error's number too
+        return str(self.strerror)
+
+
 class MissingExtraError(MegalabelError, ImportError):
     """An optional dependency is not installed; says which extra brings it."""
 

@@ -12,6 +12,7 @@ from megalabel.cli import models, output
 from megalabel.cli.models import Json, Seed, SkipBad
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
+from megalabel.outputs import naming
 
 
 def info(
@@ -91,7 +92,8 @@ def convert(
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
     corpus = models.read(source, part, skip_bad)
-    data.write(corpus, out, format=to)
+    with naming(out):
+        data.write(corpus, out, format=to)
     if as_json:
         output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
     else:
@@ -119,8 +121,9 @@ def split(
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     form = "jsonl" if corpus.texts is not None else "xc"
     names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
-    for name, written in zip(names, (train, tested), strict=True):
-        data.write(written, out / name, format=form)
+    with naming(out):
+        for name, written in zip(names, (train, tested), strict=True):
+            data.write(written, out / name, format=form)
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:

@@ -9,10 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from megalabel import store
 from megalabel.base import Decision, clone
 from megalabel.cli import output
-from megalabel.cli.models import Json, Seed, SkipBad, Threads, read, settings_of, use_threads
+from megalabel.cli.models import (
+    Json,
+    Seed,
+    SkipBad,
+    Threads,
+    check_model,
+    read,
+    settings_of,
+    use_threads,
+)
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.truth import hits
 from megalabel.decision import (
@@ -28,6 +36,7 @@ from megalabel.decision.metric import metric_of
 from megalabel.decision.shortlists import expected_value, label_sums
 from megalabel.errors import ParameterError
 from megalabel.labels import read_caps, read_propensities, read_weights
+from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
 
 _METHODS: dict[str, type[Decision]] = {
@@ -99,7 +108,9 @@ def decide(
     """
     use_threads(threads)
     if save is not None:
-        store.check_target(save)
+        check_model(save)
+    if out is not None:
+        check_file(out)
     if method not in _METHODS:
         raise ParameterError(f"--method must be one of {', '.join(_METHODS)}, not {method!r}")
     if curve and method != "ascent":
@@ -143,7 +154,7 @@ def decide(
     decided = rule.apply(ranking, k, overwrite=True)
     table[method] = _values(decided, positives, known, metric, k)
     if out is not None:
-        with out.open("w", encoding="utf-8") as lines:
+        with replacing_file(out) as fresh, fresh.open("w", encoding="utf-8") as lines:
             for tags in decided.tags():
                 shown = [{"label": t.label, "probability": t.probability} for t in tags]
                 lines.write(json.dumps({"labels": shown}, ensure_ascii=False) + "\n")

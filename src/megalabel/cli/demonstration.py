@@ -17,6 +17,7 @@ from megalabel.cli.models import Seed, System, Threads
 from megalabel.data import Corpus
 from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
+from megalabel.outputs import check_file, naming, replacing_file
 from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
 
@@ -38,7 +39,9 @@ def demo(
     models.use_threads(threads)
     if out.exists() and not out.is_dir():
         raise ParameterError(f"--out must be a folder, and {out} is a file")
-    out.mkdir(parents=True, exist_ok=True)
+    with naming(out):
+        out.mkdir(parents=True, exist_ok=True)
+    check_file(out / "index.html")
     scores: dict[str, dict[str, float]] = {}
     if folder is None:
         train, test = _write_corpus(out / "corpus", texts, labels, seed, scores)
@@ -62,7 +65,8 @@ def demo(
         system: tagger.evaluate(test).to_dict(percent=True),
         **scores,
     }
-    (out / "metrics.json").write_text(json.dumps(scores, indent=1) + "\n")
+    with replacing_file(out / "metrics.json") as fresh:
+        fresh.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
     columns = [m for m in scores[system] if m in ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "ECE@5")]
     output.console.print("[bold]3.[/] measured on the test texts, in percent:")
     rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
@@ -86,7 +90,8 @@ def demo(
         "model size": output.size(models.folder_bytes(out / "model")),
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
-    (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, chosen))
+    with replacing_file(out / "index.html") as fresh:
+        fresh.write_text(page("megalabel demo", summary, shown, facts, chosen), encoding="utf-8")
     model = out / "model"
     if chosen:
         attempt = f'tag {model} "{chosen[0].text.split(".")[0]}"'
@@ -106,8 +111,9 @@ def _write_corpus(
 
     made = synthetic.generate(texts=texts, labels=labels, seed=seed)
     train, test = data.split(made.corpus, test=0.2, seed=seed)
-    data.write(train, folder / "trn.jsonl")
-    data.write(test, folder / "tst.jsonl")
+    with naming(folder):
+        data.write(train, folder / "trn.jsonl")
+        data.write(test, folder / "tst.jsonl")
     number = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}  # type: ignore[union-attr]
     rows = np.array([number[uid] for uid in test.ids.to_pylist()])  # type: ignore[union-attr]
     best = evaluate(

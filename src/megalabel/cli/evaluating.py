@@ -18,6 +18,7 @@ from megalabel.errors import ParameterError
 from megalabel.labels import read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
 from megalabel.metrics.shown import shown_value
+from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
 
 
@@ -78,7 +79,8 @@ def evaluate(
     if other is not None:
         comparison = result.compare(measured(other), seed=seed)
     if labels is not None and write is not None:
-        write(result.per_label(), labels)
+        with replacing_file(labels) as fresh:
+            write(result.per_label(), fresh)
     if as_json:
         shown = result.to_dict(percent=True, tables=True, seed=seed)
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
@@ -151,6 +153,7 @@ def _writer(path: Path) -> Callable[[pa.Table, Path], None]:
         raise ParameterError(f"--labels takes a name that ends in {', '.join(writers)}, not {path}")
     if not path.absolute().parent.is_dir():
         raise ParameterError(f"--labels: there is no folder {path.absolute().parent}")
+    check_file(path)
     return writers[path.suffix]
 
 

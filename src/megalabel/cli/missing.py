@@ -23,6 +23,7 @@ from megalabel.labels import (
     write_propensities,
 )
 from megalabel.labels.plot import propensity_plot
+from megalabel.outputs import check_file
 
 _FITTED: dict[str, type[PropensityModel]] = {"jpv-fitted": Jpv, "richards": Richards}
 _MODELS = (*PROPENSITIES, *_FITTED, "direct")
@@ -53,6 +54,8 @@ def propensities(
     if (complete is None) != (model in PROPENSITIES):
         needs = "needs" if complete is None else "does not look at"
         raise ParameterError(f"--model {model} {needs} --complete")
+    for path in filter(None, (out, plot)):
+        check_file(path)
     corpus = models.read(folder, "train", skip_bad)
     counts, n = corpus.label_counts, len(corpus)
     curves: dict[str, PropensityModel | np.ndarray] = {}

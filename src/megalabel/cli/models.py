@@ -23,6 +23,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree, read_costs, read_propensities
 from megalabel.linear import TreeClassifier
 from megalabel.metrics import Evaluation
+from megalabel.outputs import check_folder
 from megalabel.tagger import Tagger
 
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
@@ -73,7 +74,7 @@ def train(
     """
     use_threads(threads)
     tagger = create(system, settings, seed)
-    store.check_target(out)
+    check_model(out)
     shard = None if label_shard is None else shard_of(label_shard)
     whole = corpus = read(folder, "train", skip_bad)
     if shard is not None:
@@ -206,6 +207,12 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
     if not len(corpus):
         raise DataError("there are no texts in it", file=path)
     return corpus
+
+
+def check_model(out: Path) -> None:
+    """End before a job starts whose model could not be written to this folder."""
+    store.check_target(out)
+    check_folder(out)
 
 
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
