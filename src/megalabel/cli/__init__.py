@@ -6,8 +6,9 @@ import signal
 import sys
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters, 3 bad data, "
-    "4 bad model folder, 5 not enough memory or disk, 130 interrupted."
+    "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters or a place that "
+    "cannot be written to, 3 bad data, 4 bad model folder, 5 not enough memory or disk, "
+    "130 interrupted."
 )
 
 
