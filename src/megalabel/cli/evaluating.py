@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +17,14 @@ from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, us
 from megalabel.errors import ParameterError
 from megalabel.labels import read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
-from megalabel.metrics.shown import shown_value
+from megalabel.metrics.shown import json_value, shown_value
 from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
+
+_FIT_PROPENSITIES = (
+    "To fit them, label some texts completely: `megalabel propensities CORPUS --model richards "
+    "--complete SAMPLE --out FILE`, then `evaluate --propensities FILE` (docs/missing-labels.md)."
+)
 
 
 def evaluate(
@@ -82,15 +87,23 @@ def evaluate(
         with replacing_file(labels) as fresh:
             write(result.per_label(), fresh)
     if as_json:
-        shown = result.to_dict(percent=True, tables=True, seed=seed)
+        shown = result.to_dict(percent=True, tables=everything, seed=seed)
+        if not everything:
+            wanted = {"rows", *_headline(result)}
+            shown = {name: value for name, value in shown.items() if name in wanted}
+            shown |= _tables(result, intervals, bins, reliability, seed)
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
         shown["seconds"] = round(seconds, 3)
         if comparison is not None:
-            shown["comparison"] = comparison.to_dict(percent=True)
+            compared = comparison.to_dict(percent=True)
+            names = compared if everything else _headline(comparison)
+            shown["comparison"] = {name: compared[name] for name in names}
         output.show_json(shown)
         return
     output.console.print(f"[bold]{escape(str(model))} on {escape(corpus.source['path'])}[/]")
     output.console.print(result.table() if everything else result)
+    if everything and result.warnings:
+        output.console.print(_FIT_PROPENSITIES, soft_wrap=True)
     if intervals:
         _show_intervals(result, everything, seed)
     if bins:
@@ -102,11 +115,33 @@ def evaluate(
     output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
 
 
+def _headline(values: Iterable[str]) -> list[str]:
+    return [name for name in values if name.partition("@")[0] in HEADLINE]
+
+
+def _tables(
+    result: Evaluation, intervals: bool, bins: int, reliability: bool, seed: int
+) -> dict[str, Any]:
+    """The tables that were asked for, as JSON: those that people are shown."""
+    k, shown = result.cutoffs[-1], {}
+    if intervals:
+        ends = result.intervals(seed=seed)
+        shown["intervals"] = {
+            name: [json_value(name, end, percent=True) for end in ends[name]]
+            for name in _headline(ends)
+        }
+    if bins:
+        shown["bins"] = {str(k): result.bins(k, bins).to_pylist()}
+    if reliability:
+        shown["reliability"] = {str(k): result.reliability(k).to_pylist()}
+    return shown
+
+
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
+    ends = result.intervals(seed=seed)
     rows = [
-        [name, *(shown_value(name, value) for value in (result[name], low, high))]
-        for name, (low, high) in result.intervals(seed=seed).items()
-        if everything or name.partition("@")[0] in HEADLINE
+        [name, *(shown_value(name, value) for value in (result[name], *ends[name]))]
+        for name in (ends if everything else _headline(ends))
     ]
     output.show_table("95 % intervals over texts", ["", "%", "from", "to"], rows)
 
