@@ -13,6 +13,7 @@ from rich.table import Table
 
 from megalabel.data.problems import Problems
 from megalabel.metrics import Evaluation
+from megalabel.units import size as size  # for all commands
 
 console = Console(highlight=False)
 notes = Console(stderr=True, highlight=False)
@@ -117,21 +118,6 @@ def tell_skipped(problems: Problems, shown: int = 10) -> None:
             notes.print(f"  {escape(str(problem))}", soft_wrap=True)
         if problems.count > shown:
             notes.print(f"  … and {problems.count - shown:,} more")
-
-
-def size(n: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> size(1536), size(3 << 30)
-    ('1.5 kB', '3.0 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1024:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    return f"{n:.1f} TB"
 
 
 def duration(seconds: float) -> str:
