@@ -73,6 +73,8 @@ def test_several_scores_at_once():
     assert (found["test_roc_auc"] > 0.9).all()
     search = GridSearchCV(knn(), {"seed": [0]}, scoring="average_precision", cv=2).fit(TEXTS, Y)
     assert search.score(TEXTS, Y) > 0.9
+    nested = cross_val_score(search, TEXTS, Y, cv=2, scoring="average_precision")
+    assert (nested > 0.9).all()
 
 
 @pytest.mark.parametrize("calibration", ["isotonic", None])
