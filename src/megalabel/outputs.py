@@ -93,9 +93,14 @@ def check_file(path: str | os.PathLike[str]) -> None:
         _check_folder(path, place.parent)
 
 
-def check_folder(path: str | os.PathLike[str]) -> None:
-    """Raise an OutputError, before any work is done, if no folder can be made or replaced there."""
-    place = Path(os.path.realpath(path)).parent
+def check_folder(path: str | os.PathLike[str], *, replaced: bool = False) -> None:
+    """Raise an OutputError, before any work is done, if no folder can be made or filled there.
+
+    With `replaced`, the folder is one that will be swapped for a new one, not filled.
+    """
+    place = Path(os.path.realpath(path))
+    if replaced:
+        place = place.parent
     while not place.exists():
         place = place.parent
     _check_folder(path, place)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from megalabel import data, store
 from megalabel.cli import models, output
@@ -97,7 +98,8 @@ def convert(
     if as_json:
         output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
     else:
-        output.console.print(f"{len(corpus):,} texts and {len(corpus.labels):,} labels in {out}")
+        counts = f"{len(corpus):,} texts with {len(corpus.labels):,} labels"
+        output.console.print(f"Wrote {counts} to {escape(str(out))}", soft_wrap=True)
 
 
 def split(
@@ -127,4 +129,5 @@ def split(
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:
-        output.console.print(f"{len(train):,} texts to train, {len(tested):,} to test, in {out}")
+        counts = f"{len(train):,} texts to train on and {len(tested):,} to test on"
+        output.console.print(f"Wrote {counts} to {escape(str(out))}", soft_wrap=True)

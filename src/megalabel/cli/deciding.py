@@ -58,7 +58,7 @@ def decide(
     method: Annotated[str, typer.Option(help=f"{', '.join(_METHODS)}.")] = "ascent",
     weight: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Of the metric, 1 by default; the rest is P@k's."),
+        typer.Option(min=0.0, max=1.0, help="The metric's weight, 1 by default; P@k has the rest."),
     ] = None,
     weights: Annotated[
         str | None,
@@ -116,7 +116,9 @@ def decide(
     if curve and method != "ascent":
         raise ParameterError(f"--pareto is for --method ascent, not for {method}")
     if curve and (out is not None or save is not None or weight is not None):
-        raise ParameterError("--pareto shows a curve over weights, without --weight, --out, --save")
+        raise ParameterError(
+            "--pareto shows a curve over all weights: give it without --weight, --out and --save"
+        )
     metric_of(metric)  # a good one, whatever the method
     tagger = Tagger.load(model)
     always = {"metric": metric, "k": k, "candidates": candidates, "seed": seed}
@@ -181,7 +183,7 @@ def _rule(
     for name in settings:
         option = "cap" if name == "caps" else name
         if option in always or option in asked:
-            raise ParameterError(f"--set {name}: there is --{option}")
+            raise ParameterError(f"--set {name}: there is --{option} for it")
     rule = _METHODS[method]()
     parameters = {name: always[name] for name in rule.parameter_names() if name in always}
     for option, value in asked.items():
@@ -195,7 +197,7 @@ def _rule(
             )
         parameters |= _value_of(name, value, labels)
     if both := sorted(parameters.keys() & settings.keys()):
-        raise ParameterError(f"--set {both[0]}: the file of --weights has them")
+        raise ParameterError(f"--set {both[0]}: the file of --weights has them already")
     rule.set_params(**parameters, **settings).check_parameters()
     return rule
 

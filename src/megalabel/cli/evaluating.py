@@ -15,7 +15,7 @@ from rich.markup import escape
 from megalabel.cli import output
 from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.errors import ParameterError
-from megalabel.labels import read_propensities
+from megalabel.labels import PROPENSITIES, read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
 from megalabel.metrics.shown import json_value, shown_value
 from megalabel.outputs import check_file, replacing_file
@@ -39,7 +39,8 @@ def evaluate(
         bool, typer.Option("--intervals", help="Show 95 % confidence intervals over texts.")
     ] = False,
     bins: Annotated[
-        int, typer.Option(min=0, help="Show what so many bins, frequent to rare labels, add.")
+        int,
+        typer.Option(min=0, help="Show what labels add to P@k, frequent to rare, in so many bins."),
     ] = 0,
     reliability: Annotated[
         bool, typer.Option("--reliability", help="Show probabilities against hit rates.")
@@ -66,6 +67,10 @@ def evaluate(
     [dim]megalabel evaluate model data/ --all --intervals --compare other[/]
     """
     use_threads(threads)
+    from_file = propensities is not None and propensities not in PROPENSITIES
+    if from_file and not Path(str(propensities)).is_file():
+        known = ", ".join(PROPENSITIES)
+        raise ParameterError(f"--propensities takes {known} or a file, not {propensities!r}")
     write = None if labels is None else _writer(labels)
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
@@ -74,8 +79,8 @@ def evaluate(
 
     def measured(by: Tagger) -> Evaluation:
         given: Any = propensities
-        if propensities is not None and Path(propensities).is_file():
-            given = read_propensities(propensities, corpus.aligned(by.labels).labels)
+        if from_file:
+            given = read_propensities(str(propensities), corpus.aligned(by.labels).labels)
         return by.evaluate(corpus, k=cutoffs(k), propensities=given, beta=beta)
 
     result = measured(tagger)

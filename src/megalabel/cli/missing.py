@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from megalabel.cli import models, output
 from megalabel.cli.models import Json, SkipBad
 from megalabel.data import Corpus
-from megalabel.errors import ParameterError
+from megalabel.errors import DataError, ParameterError
 from megalabel.labels import (
     PROPENSITIES,
     Jpv,
@@ -57,6 +57,8 @@ def propensities(
     for path in filter(None, (out, plot)):
         check_file(path)
     corpus = models.read(folder, "train", skip_bad)
+    if not len(corpus.labels):
+        raise DataError("its texts have no labels", file=folder)
     counts, n = corpus.label_counts, len(corpus)
     curves: dict[str, PropensityModel | np.ndarray] = {}
     measured: dict[str, int] = {}

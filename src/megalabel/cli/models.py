@@ -70,12 +70,14 @@ def train(
     use_threads(threads)
     tagger = create(system, settings, seed)
     check_model(out)
+    if checkpoint is not None:
+        check_folder(checkpoint)
     shard = None if label_shard is None else shard_of(label_shard)
     whole = corpus = read(folder, "train", skip_bad)
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:
-            output.note("a part of the labels is not calibrated: `megalabel calibrate` when merged")
+            output.note("a model of a part of the labels is not calibrated: merge, then calibrate")
     output.note(f"read {corpus}")
     kept = slice(None) if shard is None else whole.labels.indices(corpus.labels.ids)
     if propensities is not None:
@@ -121,6 +123,8 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
     """One part of a folder, or a file; says what was skipped."""
     if store.is_model(path):
         raise DataError("this is a model folder, not a corpus", file=path)
+    if part is None and path.is_dir() and len(parts := data.splits_of(path)) > 1:
+        raise ParameterError(f"{path} has several parts: say which by --split {' or '.join(parts)}")
     problems = Problems(skip=skip_bad)
     # a file is what it is, whatever its name says
     corpus = data.read(path, part if path.is_dir() else None, problems=problems)
@@ -133,7 +137,7 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
 def check_model(out: Path) -> None:
     """End before a job starts whose model could not be written to this folder."""
     store.check_target(out)
-    check_folder(out)
+    check_folder(out, replaced=True)
 
 
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
