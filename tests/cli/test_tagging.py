@@ -141,6 +141,12 @@ def test_bad_lines_are_left_out_if_asked(tag, tmp_path, caplog):
     assert "skipped 1 bad row" in caplog.text
 
 
+def test_labels_of_the_texts_do_not_matter(tag, tmp_path):
+    written(tmp_path, "lbl.jsonl", '{"uid": "red"}\n')
+    found = tag(written(tmp_path, "x.csv", TABLE.format(",")))
+    assert [answer["uid"] for answer in found] == ["a1", "a2"]
+
+
 def test_texts_or_a_file(model, tmp_path):
     with pytest.raises(ParameterError, match="not both"):
         run("tag", tmp_path / "no model", "red gown", "--file", tmp_path / "x.csv")

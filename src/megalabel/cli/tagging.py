@@ -79,7 +79,8 @@ def _batches(file: Path | None, skip_bad: bool) -> Iterator[data.Corpus]:
     elif form in ("xc", "svmlight"):  # vectors, which are read whole
         yield read(file, None, skip_bad)
     else:
-        yield from data.stream(file, batch_rows=_AT_ONCE, skip_bad=skip_bad)
+        # the texts alone count: labels that they carry may be unknown to a file beside it
+        yield from data.stream(file, batch_rows=_AT_ONCE, skip_bad=skip_bad, label_file=False)
 
 
 def _lines(file: Path | None) -> Iterator[data.Corpus]:
