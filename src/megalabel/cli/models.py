@@ -136,8 +136,8 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
 
 def check_model(out: Path) -> None:
     """End before a job starts whose model could not be written to this folder."""
-    store.check_target(out)
     check_folder(out, replaced=True)
+    store.check_target(out)
 
 
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
