@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Self
 
 
 class MegalabelError(Exception):
@@ -43,7 +46,28 @@ class ShapeError(MegalabelError, ValueError):
 
 
 class NotFittedError(MegalabelError, ValueError, AttributeError):
-    """Something was asked of a component that has learned nothing yet."""
+    """Something was asked of a component that has learned nothing yet.
+
+    Where scikit-learn is loaded, it is scikit-learn's NotFittedError too.
+    """
+
+    def __new__(cls, *args: object) -> Self:
+        # whoever catches scikit-learn's error has loaded it, so that we need not
+        ours: Any = cls
+        theirs: Any = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", cls)
+        error: Self = super().__new__(_joined(ours, theirs), *args)
+        return error
+
+    def __reduce__(self) -> tuple[type[NotFittedError], tuple[object, ...]]:
+        return NotFittedError, self.args  # a class made on the spot cannot be found by its name
+
+
+@functools.cache
+def _joined(ours: type, theirs: type) -> Any:
+    """A class that is both, by the name of ours."""
+    if issubclass(ours, theirs):
+        return ours
+    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__})
 
 
 class UnknownLabelError(MegalabelError, KeyError):
@@ -61,6 +85,13 @@ class UnknownLabelError(MegalabelError, KeyError):
 
 class StoreError(MegalabelError):
     """A model folder that is damaged, incomplete, or not one of ours."""
+
+
+class OutputError(MegalabelError, OSError):
+    """A file or folder that could not be written; the message names it as it was given."""
+
+    def __str__(self) -> str:  # OSError would show the error's number too
+        return str(self.strerror)
 
 
 class MissingExtraError(MegalabelError, ImportError):

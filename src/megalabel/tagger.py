@@ -35,6 +35,7 @@ from megalabel.calibrating import calibrated
 from megalabel.calibration import METHODS
 from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
+from megalabel.data.corpus import by_name
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
@@ -111,6 +112,7 @@ class Tagger(Component):
     reliability_: dict[str, Any]
     label_counts_: np.ndarray
     n_texts_: int
+    in_names_: bool = False  # whether y were lists of names, as what predict answers with is then
 
     def __init__(
         self,
@@ -170,6 +172,7 @@ class Tagger(Component):
             vectors = self.features_.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
         self.fit_vectors(vectors, corpus)
+        self.in_names_ = y is not None and by_name(y)
         self.provenance_ = {
             "date": _now(),
             "seconds": round(time.perf_counter() - started, 3),
@@ -483,22 +486,41 @@ class Tagger(Component):
         self.decision, self.decision_ = clone(decision), rule
         return self
 
-    def predict(self, X: Any) -> csr_matrix:
-        """The decided labels as a sparse 0/1 matrix, as scikit-learn's tools expect.
+    def predict(self, X: Any) -> csr_matrix | list[list[str]]:
+        """The decided labels: lists of names if `fit` was given such, else a sparse 0/1 matrix.
+
+        Scikit-learn's tools expect the matrix.
 
         Without a decision rule of its own, a calibrated tagger answers with the labels that are
         more likely than not, and the best one at least; otherwise with as many labels as training
         texts have on average.
         """
+        self.check_fitted()
         usual = max(1, round(float(self.label_counts_.sum()) / max(1, self.n_texts_)))
         if self.decision is None and self.calibration_ is not None:
             rule = TopK(threshold=0.5, at_least=1)
-            decided = rule.apply(self.rank(X, 4 * usual + 10), 4 * usual + 10).to_csr()
+            ranking = rule.apply(self.rank(X, 4 * usual + 10), 4 * usual + 10)
         else:
-            decided = self.decide(X, usual).to_csr()
+            ranking = self.decide(X, usual)
+        if self.in_names_:
+            return [[tag.label for tag in tags] for tags in ranking.tags()]
+        decided = ranking.to_csr()
         return csr_matrix(
             (np.ones(decided.nnz, np.int8), decided.indices, decided.indptr), shape=decided.shape
         )
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The probabilities of all labels of each text, or their scores without calibration.
+
+        An array (texts, labels), which scikit-learn's scorers of rankings need: for some thousand
+        labels. `rank` and `predict_proba` have the best labels of each text alone.
+        """
+        ranking = self.rank(X, len(self.labels))
+        rows, places = np.nonzero(ranking.present)
+        lowest = ranking.scores[rows, places].min(initial=0)
+        scores = np.full((len(ranking), len(self.labels)), lowest, np.float32)
+        scores[rows, ranking.ids[rows, places]] = ranking.scores[rows, places]
+        return scores
 
     def predict_proba(self, X: Any, k: int = 100) -> csr_matrix:
         """The probabilities of the k best labels of each text as a sparse matrix."""
@@ -647,7 +669,9 @@ class Tagger(Component):
             "reliability_": dict,
             "label_counts_": np.ndarray,
             "n_texts_": int,
+            "in_names_": bool,
         }
+        learned = {"in_names_": False, **learned}  # older folders do not say
         if set(learned) != set(kinds):
             raise ValueError(f"a tagger has {', '.join(kinds)}, not {', '.join(learned)}")
         for name, kind in kinds.items():
@@ -664,8 +688,10 @@ class Tagger(Component):
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
+        # of an unfitted classifier's y, tools ask whether it is of classes to be stratified: they
+        # are never for several labels a text, and lists of names would be refused
         return Tags(
-            estimator_type="classifier",
+            estimator_type="classifier" if self.fitted else None,
             target_tags=TargetTags(required=True, multi_output=True),
             classifier_tags=ClassifierTags(multi_label=True),
             input_tags=InputTags(string=True, sparse=True),
@@ -673,8 +699,10 @@ class Tagger(Component):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The label numbers, which scikit-learn's scorers ask for."""
-        return np.arange(len(self.labels))
+        """The labels as scikit-learn's tools ask for them: names, or numbers if they have none."""
+        if not self.in_names_ and self.labels == LabelSet.numbered(len(self.labels)):
+            return np.arange(len(self.labels))
+        return np.array(self.labels.names.to_pylist(), dtype=object)
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

@@ -267,6 +267,11 @@ def test_demo_of_a_corpus_without_texts(tmp_path):
         (["train", "{folder}", "--out", "{out}", "--propensities", "{out}"], 3, "no such file"),
         (["propensities", "{folder}", "--model", "direct"], 2, "needs --complete"),
         (["propensities", "{folder}", "--complete", "{folder}"], 2, "does not look at --complete"),
+        (["propensities", "{folder}", "--out", "{folder}"], 2, "is a folder, and a file was"),
+        (["train", "{folder}", "--out", "{out}", "--checkpoint", "{file}"], 2, "gz was not"),
+        (["evaluate", "{model}", "{folder}", "--propensities", "x"], 2, "jpv-wikipedia or a file"),
+        (["convert", "{folder}", "{out}.jsonl"], 2, "say which by --split train or test"),
+        (["demo", "--system", "kn", "--out", "{out}"], 2, "did you mean 'knn'"),
         (["propensities", "{folder}", "--model", "x"], 2, "jpv-wikipedia, jpv-fitted"),
         (["merge", "{model}", "--out", "{out}"], 2, "without calibration"),
         (["merge", "{folder}", "--out", "{out}"], 4, "not a model folder"),
@@ -279,8 +284,10 @@ def test_demo_of_a_corpus_without_texts(tmp_path):
 )
 def test_mistakes_are_explained(args, code, message, folder, model, tmp_path):
     places = {"folder": folder, "model": model, "out": tmp_path / "out"}
+    places["file"] = folder / "trn.jsonl.gz"
     done = megalabel(*(a.format(**places) for a in args), code=code)
     assert message in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_bad_lines_are_named_or_skipped(folder, tmp_path):

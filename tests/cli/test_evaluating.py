@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from megalabel import data, systems
 from megalabel.cli.app import app
 from megalabel.errors import ParameterError
+from megalabel.metrics import HEADLINE
 
 
 def run(*args):
@@ -41,6 +42,17 @@ def test_the_headline(places):
     assert "micro-F1" in run("evaluate", places / "knn", places / "things", "--all")
 
 
+def test_propensities_that_do_not_fit_are_said_once_and_where_all_is_shown(places, tmp_path):
+    rare = tmp_path / "rare.tsv"
+    known = data.read(places / "things", "train").labels.ids.to_pylist()
+    rare.write_text("".join(f"{name}\t0.1\n" for name in known))
+    command = ["evaluate", places / "knn", places / "things", "--propensities", rare]
+    assert "propensities" not in run(*command, "--intervals")
+    shown = run(*command, "--all", "--intervals", "--compare", places / "prior")
+    assert shown.count("propensities do not fit the data") == 1
+    assert "megalabel propensities CORPUS --model richards --complete SAMPLE" in shown
+
+
 def test_bins_intervals_reliability_and_another_model(places):
     shown = run(
         "evaluate", places / "knn", places / "things", "-k", "1,2", "--bins", 3, "--intervals",
@@ -53,10 +65,25 @@ def test_bins_intervals_reliability_and_another_model(places):
     assert "macro-F1@2" in intervals[: intervals.index("equal volume")]
 
 
-def test_json_is_whole(places):
-    values = json.loads(
-        run("evaluate", places / "knn", places / "things", "--json", "--compare", places / "prior")
-    )
+def test_json_is_what_people_are_shown(places):
+    def values(*options):
+        return json.loads(run("evaluate", places / "knn", places / "things", "--json", *options))
+
+    facts = {"rows", "split", "labels", "seconds"}
+    bare = values()
+    assert {name.partition("@")[0] for name in bare} - facts <= set(HEADLINE)
+    assert {"P@1", "nDCG@5", "macro-F1@5"} < bare.keys()
+    asked = values("--intervals", "--bins", 2, "--reliability", "--compare", places / "prior")
+    assert asked.keys() - bare.keys() == {"intervals", "bins", "reliability", "comparison"}
+    assert asked["intervals"].keys() <= bare.keys() - facts
+    assert {"P@1"} < asked["comparison"].keys() < bare.keys() - facts
+    assert len(asked["bins"]["5"]) == 2
+    assert bare.keys() < values("--all").keys()
+
+
+def test_json_of_all_is_whole(places):
+    command = ["evaluate", places / "knn", places / "things", "--json", "--all"]
+    values = json.loads(run(*command, "--compare", places / "prior"))
     assert values["macro-F1@5"] <= 100
     for name in ("P@1", "macro-F1@5", "coverage@5", "ECE@3"):
         low, high = values["intervals"][name]
@@ -95,7 +122,7 @@ def test_a_table_that_cannot_be_written_is_refused_first(places, tmp_path, name)
 def test_propensities_and_beta_of_ones_own(places, tmp_path):
     def values(*options):
         return json.loads(
-            run("evaluate", places / "knn", places / "things", "-k", 3, "--json", *options)
+            run("evaluate", places / "knn", places / "things", "-k", 3, "--json", "--all", *options)
         )
 
     usual = values()

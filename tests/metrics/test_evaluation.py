@@ -422,7 +422,8 @@ def test_unnormalised_values_above_1_are_warned_of():
     ranking, truth = ranked([[0, 2, 1], [0, 1, 2]], 3), matrix([{0, 1}, {2}], 3)
     found = evaluate(ranking, truth, propensities=[1, 1 / 2, 1 / 10], k=(1, 3))
     assert len(found.warnings) == 1
-    assert "propensities do not fit" in str(found)
+    assert "propensities do not fit" in str(found.table())
+    assert "propensities do not fit" not in str(found)
     assert not evaluate(ranking, truth, k=3).warnings
     assert not evaluate(ranking, truth, propensities=[1, 1, 1], k=3).warnings
 

@@ -25,8 +25,8 @@ from megalabel import store, systems
 from megalabel.base import Component
 from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError, StoreError
-from megalabel.features import Precomputed
-from megalabel.linear import Prior
+from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.linear import OneVsAll, Prior
 from megalabel.store.encoding import Decoder, Encoder, mapped_strings
 from megalabel.store.folder import MANIFEST
 from megalabel.tagger import Tagger
@@ -369,6 +369,18 @@ def test_a_large_model_opens_at_once(tmp_path):
         best = min(best, time.perf_counter() - started)
     assert loaded.weights_.shape == (count,)
     assert best < 0.1
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_parameters_come_back_as_they_were(kind, corpus, tmp_path):
+    features = Concat([Tfidf(ngram_range=kind((1, 2))), Tfidf(analyzer="char")])
+    tagger = Tagger(OneVsAll(), features, calibration=None).fit(corpus)
+    tagger.save(tmp_path / "m")
+    loaded = Tagger.load(tmp_path / "m")
+    assert repr(loaded) == repr(tagger)
+    assert repr(loaded.features_) == repr(tagger.features_)
+    assert repr(loaded.get_params()) == repr(tagger.get_params())
+    assert type(loaded.features.parts[0].ngram_range) is kind
 
 
 def test_a_full_disk_leaves_the_old_model(model, tmp_path, monkeypatch):

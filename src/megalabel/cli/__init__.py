@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters, 3 bad data, "
-    "4 bad model folder, 5 not enough memory or disk, 130 interrupted."
+    "Exit codes: 0 done, 1 a fault in megalabel, 2 wrong usage or parameters or a place that "
+    "cannot be written to, 3 bad data, 4 bad model folder, 5 not enough memory or disk, "
+    "130 interrupted."
 )
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         run()
-    except KeyboardInterrupt:  # while modules are still being loaded
+    except KeyboardInterrupt:
         sys.exit(130)
 
 
@@ -27,11 +27,17 @@ def run() -> None:
     from megalabel import errors
     from megalabel.cli.app import app
     from megalabel.cli.output import complain
+    from megalabel.outputs import NO_ROOM, reason_of
 
     try:
-        app(prog_name="megalabel", standalone_mode=True)
+        try:
+            app(prog_name="megalabel", standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # so that an error of the last lines is one of ours
     except (errors.ParameterError, errors.MissingExtraError) as error:
         sys.exit(complain(error, 2))
+    except errors.OutputError as error:
+        sys.exit(complain(error, 5 if error.errno in NO_ROOM else 2))
     except errors.StoreError as error:
         sys.exit(complain(error, 4))
     except errors.MegalabelError as error:
@@ -39,9 +45,7 @@ def run() -> None:
     except MemoryError:
         sys.exit(complain("out of memory; `megalabel plan` says what a job needs", 5))
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            sys.exit(complain("the disk is full", 5))
         name = f"{error.filename}: " if error.filename else ""
+        if error.errno in NO_ROOM:  # of a checkpoint, a file in /tmp or the output of the command
+            sys.exit(complain(f"{name}{reason_of(error)}", 5))
         sys.exit(complain(f"{name}{error.strerror or error}", 3))
-    except KeyboardInterrupt:
-        sys.exit(complain("interrupted; nothing was written", 130))

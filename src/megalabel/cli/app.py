@@ -21,6 +21,7 @@ from megalabel.cli import (
     planning,
     reporting,
     shaping,
+    tagging,
 )
 
 app = typer.Typer(
@@ -53,7 +54,7 @@ def options(
 
 for command in (
     models.train,
-    models.tag,
+    tagging.tag,
     explaining.explain,
     evaluating.evaluate,
     deciding.decide,

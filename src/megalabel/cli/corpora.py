@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from megalabel import data, store
 from megalabel.cli import models, output
 from megalabel.cli.models import Json, Seed, SkipBad
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
+from megalabel.outputs import naming
 
 
 def info(
@@ -91,11 +93,13 @@ def convert(
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
     corpus = models.read(source, part, skip_bad)
-    data.write(corpus, out, format=to)
+    with naming(out):
+        data.write(corpus, out, format=to)
     if as_json:
         output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
     else:
-        output.console.print(f"{len(corpus):,} texts and {len(corpus.labels):,} labels in {out}")
+        counts = f"{len(corpus):,} texts with {len(corpus.labels):,} labels"
+        output.console.print(f"Wrote {counts} to {escape(str(out))}", soft_wrap=True)
 
 
 def split(
@@ -119,9 +123,11 @@ def split(
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     form = "jsonl" if corpus.texts is not None else "xc"
     names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
-    for name, written in zip(names, (train, tested), strict=True):
-        data.write(written, out / name, format=form)
+    with naming(out):
+        for name, written in zip(names, (train, tested), strict=True):
+            data.write(written, out / name, format=form)
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:
-        output.console.print(f"{len(train):,} texts to train, {len(tested):,} to test, in {out}")
+        counts = f"{len(train):,} texts to train on and {len(tested):,} to test on"
+        output.console.print(f"Wrote {counts} to {escape(str(out))}", soft_wrap=True)

@@ -9,10 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from megalabel import store
 from megalabel.base import Decision, clone
 from megalabel.cli import output
-from megalabel.cli.models import Json, Seed, SkipBad, Threads, read, settings_of, use_threads
+from megalabel.cli.models import (
+    Json,
+    Seed,
+    SkipBad,
+    Threads,
+    check_model,
+    read,
+    settings_of,
+    use_threads,
+)
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.truth import hits
 from megalabel.decision import (
@@ -28,6 +36,7 @@ from megalabel.decision.metric import metric_of
 from megalabel.decision.shortlists import expected_value, label_sums
 from megalabel.errors import ParameterError
 from megalabel.labels import read_caps, read_propensities, read_weights
+from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
 
 _METHODS: dict[str, type[Decision]] = {
@@ -49,7 +58,7 @@ def decide(
     method: Annotated[str, typer.Option(help=f"{', '.join(_METHODS)}.")] = "ascent",
     weight: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Of the metric, 1 by default; the rest is P@k's."),
+        typer.Option(min=0.0, max=1.0, help="The metric's weight, 1 by default; P@k has the rest."),
     ] = None,
     weights: Annotated[
         str | None,
@@ -99,13 +108,17 @@ def decide(
     """
     use_threads(threads)
     if save is not None:
-        store.check_target(save)
+        check_model(save)
+    if out is not None:
+        check_file(out)
     if method not in _METHODS:
         raise ParameterError(f"--method must be one of {', '.join(_METHODS)}, not {method!r}")
     if curve and method != "ascent":
         raise ParameterError(f"--pareto is for --method ascent, not for {method}")
     if curve and (out is not None or save is not None or weight is not None):
-        raise ParameterError("--pareto shows a curve over weights, without --weight, --out, --save")
+        raise ParameterError(
+            "--pareto shows a curve over all weights: give it without --weight, --out and --save"
+        )
     metric_of(metric)  # a good one, whatever the method
     tagger = Tagger.load(model)
     always = {"metric": metric, "k": k, "candidates": candidates, "seed": seed}
@@ -143,7 +156,7 @@ def decide(
     decided = rule.apply(ranking, k, overwrite=True)
     table[method] = _values(decided, positives, known, metric, k)
     if out is not None:
-        with out.open("w", encoding="utf-8") as lines:
+        with replacing_file(out) as fresh, fresh.open("w", encoding="utf-8") as lines:
             for tags in decided.tags():
                 shown = [{"label": t.label, "probability": t.probability} for t in tags]
                 lines.write(json.dumps({"labels": shown}, ensure_ascii=False) + "\n")
@@ -170,7 +183,7 @@ def _rule(
     for name in settings:
         option = "cap" if name == "caps" else name
         if option in always or option in asked:
-            raise ParameterError(f"--set {name}: there is --{option}")
+            raise ParameterError(f"--set {name}: there is --{option} for it")
     rule = _METHODS[method]()
     parameters = {name: always[name] for name in rule.parameter_names() if name in always}
     for option, value in asked.items():
@@ -184,7 +197,7 @@ def _rule(
             )
         parameters |= _value_of(name, value, labels)
     if both := sorted(parameters.keys() & settings.keys()):
-        raise ParameterError(f"--set {both[0]}: the file of --weights has them")
+        raise ParameterError(f"--set {both[0]}: the file of --weights has them already")
     rule.set_params(**parameters, **settings).check_parameters()
     return rule
 

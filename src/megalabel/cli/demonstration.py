@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from megalabel.cli.models import Seed, System, Threads
 from megalabel.data import Corpus
 from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
+from megalabel.outputs import check_folder, naming, replacing_file
 from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
 
@@ -38,7 +40,8 @@ def demo(
     models.use_threads(threads)
     if out.exists() and not out.is_dir():
         raise ParameterError(f"--out must be a folder, and {out} is a file")
-    out.mkdir(parents=True, exist_ok=True)
+    check_folder(out)
+    tagger = systems.create(system, seed=seed)
     scores: dict[str, dict[str, float]] = {}
     if folder is None:
         train, test = _write_corpus(out / "corpus", texts, labels, seed, scores)
@@ -50,7 +53,7 @@ def demo(
     )
 
     started = time.perf_counter()
-    tagger = systems.create(system, seed=seed).fit(train)
+    tagger.fit(train)
     output.console.print(
         f"[bold]2.[/] trained and calibrated [cyan]{system}[/] in "
         f"{output.duration(time.perf_counter() - started)}"
@@ -62,7 +65,8 @@ def demo(
         system: tagger.evaluate(test).to_dict(percent=True),
         **scores,
     }
-    (out / "metrics.json").write_text(json.dumps(scores, indent=1) + "\n")
+    with replacing_file(out / "metrics.json") as fresh:
+        fresh.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
     columns = [m for m in scores[system] if m in ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "ECE@5")]
     output.console.print("[bold]3.[/] measured on the test texts, in percent:")
     rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
@@ -70,7 +74,9 @@ def demo(
 
     chosen = _examples(tagger, test)
     said = "some test texts and their tags (✓: a true label):"
-    output.console.print(f"[bold]4.[/] {said if chosen else 'no texts to show, as there are none'}")
+    output.console.print(
+        f"[bold]4.[/] {said if chosen else 'the corpus has vectors and no texts to show'}"
+    )
     for example in chosen[:3]:
         output.console.print(f"   [bold]{escape(example.text)}[/]", soft_wrap=True)
         for tag, right in zip(example.tags, example.right, strict=True):
@@ -86,15 +92,17 @@ def demo(
         "model size": output.size(models.folder_bytes(out / "model")),
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
-    (out / "index.html").write_text(page("megalabel demo", summary, shown, facts, chosen))
+    with replacing_file(out / "index.html") as fresh:
+        fresh.write_text(page("megalabel demo", summary, shown, facts, chosen), encoding="utf-8")
     model = out / "model"
     if chosen:
-        attempt = f'tag {model} "{chosen[0].text.split(".")[0]}"'
+        attempt = ["tag", model, chosen[0].text.split(".")[0]]
     else:
-        attempt = f"evaluate {model} {folder} --all --intervals"
+        attempt = ["evaluate", model, folder, "--all", "--intervals"]
+    places = f"model in {model}, page in {out / 'index.html'}"
+    command = shlex.join(["megalabel", *map(str, attempt)])
     output.console.print(
-        f"[bold]5.[/] model in {model}, page in {out / 'index.html'}. Try:\n"
-        f"   megalabel {escape(attempt)}"
+        f"[bold]5.[/] {escape(places)}. Try:\n   {escape(command)}", soft_wrap=True
     )
 
 
@@ -106,8 +114,9 @@ def _write_corpus(
 
     made = synthetic.generate(texts=texts, labels=labels, seed=seed)
     train, test = data.split(made.corpus, test=0.2, seed=seed)
-    data.write(train, folder / "trn.jsonl")
-    data.write(test, folder / "tst.jsonl")
+    with naming(folder):
+        data.write(train, folder / "trn.jsonl")
+        data.write(test, folder / "tst.jsonl")
     number = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}  # type: ignore[union-attr]
     rows = np.array([number[uid] for uid in test.ids.to_pylist()])  # type: ignore[union-attr]
     best = evaluate(

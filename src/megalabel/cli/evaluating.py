@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +15,16 @@ from rich.markup import escape
 from megalabel.cli import output
 from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.errors import ParameterError
-from megalabel.labels import read_propensities
+from megalabel.labels import PROPENSITIES, read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
-from megalabel.metrics.shown import shown_value
+from megalabel.metrics.shown import json_value, shown_value
+from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
+
+_FIT_PROPENSITIES = (
+    "To fit them, label some texts completely: `megalabel propensities CORPUS --model richards "
+    "--complete SAMPLE --out FILE`, then `evaluate --propensities FILE` (docs/missing-labels.md)."
+)
 
 
 def evaluate(
@@ -33,7 +39,8 @@ def evaluate(
         bool, typer.Option("--intervals", help="Show 95 % confidence intervals over texts.")
     ] = False,
     bins: Annotated[
-        int, typer.Option(min=0, help="Show what so many bins, frequent to rare labels, add.")
+        int,
+        typer.Option(min=0, help="Show what labels add to P@k, frequent to rare, in so many bins."),
     ] = 0,
     reliability: Annotated[
         bool, typer.Option("--reliability", help="Show probabilities against hit rates.")
@@ -60,6 +67,10 @@ def evaluate(
     [dim]megalabel evaluate model data/ --all --intervals --compare other[/]
     """
     use_threads(threads)
+    from_file = propensities is not None and propensities not in PROPENSITIES
+    if from_file and not Path(str(propensities)).is_file():
+        known = ", ".join(PROPENSITIES)
+        raise ParameterError(f"--propensities takes {known} or a file, not {propensities!r}")
     write = None if labels is None else _writer(labels)
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
@@ -68,8 +79,8 @@ def evaluate(
 
     def measured(by: Tagger) -> Evaluation:
         given: Any = propensities
-        if propensities is not None and Path(propensities).is_file():
-            given = read_propensities(propensities, corpus.aligned(by.labels).labels)
+        if from_file:
+            given = read_propensities(str(propensities), corpus.aligned(by.labels).labels)
         return by.evaluate(corpus, k=cutoffs(k), propensities=given, beta=beta)
 
     result = measured(tagger)
@@ -78,17 +89,26 @@ def evaluate(
     if other is not None:
         comparison = result.compare(measured(other), seed=seed)
     if labels is not None and write is not None:
-        write(result.per_label(), labels)
+        with replacing_file(labels) as fresh:
+            write(result.per_label(), fresh)
     if as_json:
-        shown = result.to_dict(percent=True, tables=True, seed=seed)
+        shown = result.to_dict(percent=True, tables=everything, seed=seed)
+        if not everything:
+            wanted = {"rows", *_headline(result)}
+            shown = {name: value for name, value in shown.items() if name in wanted}
+            shown |= _tables(result, intervals, bins, reliability, seed)
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
         shown["seconds"] = round(seconds, 3)
         if comparison is not None:
-            shown["comparison"] = comparison.to_dict(percent=True)
+            compared = comparison.to_dict(percent=True)
+            names = compared if everything else _headline(comparison)
+            shown["comparison"] = {name: compared[name] for name in names}
         output.show_json(shown)
         return
     output.console.print(f"[bold]{escape(str(model))} on {escape(corpus.source['path'])}[/]")
     output.console.print(result.table() if everything else result)
+    if everything and result.warnings:
+        output.console.print(_FIT_PROPENSITIES, soft_wrap=True)
     if intervals:
         _show_intervals(result, everything, seed)
     if bins:
@@ -100,11 +120,33 @@ def evaluate(
     output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
 
 
+def _headline(values: Iterable[str]) -> list[str]:
+    return [name for name in values if name.partition("@")[0] in HEADLINE]
+
+
+def _tables(
+    result: Evaluation, intervals: bool, bins: int, reliability: bool, seed: int
+) -> dict[str, Any]:
+    """The tables that were asked for, as JSON: those that people are shown."""
+    k, shown = result.cutoffs[-1], {}
+    if intervals:
+        ends = result.intervals(seed=seed)
+        shown["intervals"] = {
+            name: [json_value(name, end, percent=True) for end in ends[name]]
+            for name in _headline(ends)
+        }
+    if bins:
+        shown["bins"] = {str(k): result.bins(k, bins).to_pylist()}
+    if reliability:
+        shown["reliability"] = {str(k): result.reliability(k).to_pylist()}
+    return shown
+
+
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
+    ends = result.intervals(seed=seed)
     rows = [
-        [name, *(shown_value(name, value) for value in (result[name], low, high))]
-        for name, (low, high) in result.intervals(seed=seed).items()
-        if everything or name.partition("@")[0] in HEADLINE
+        [name, *(shown_value(name, value) for value in (result[name], *ends[name]))]
+        for name in (ends if everything else _headline(ends))
     ]
     output.show_table("95 % intervals over texts", ["", "%", "from", "to"], rows)
 
@@ -151,6 +193,7 @@ def _writer(path: Path) -> Callable[[pa.Table, Path], None]:
         raise ParameterError(f"--labels takes a name that ends in {', '.join(writers)}, not {path}")
     if not path.absolute().parent.is_dir():
         raise ParameterError(f"--labels: there is no folder {path.absolute().parent}")
+    check_file(path)
     return writers[path.suffix]
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from megalabel import store
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, read
+from megalabel.cli.models import Json, SkipBad, check_model, read
 from megalabel.errors import MissingExtraError
+from megalabel.outputs import check_folder
 
 
 def export(
@@ -36,9 +36,12 @@ def export(
         from megalabel.neural import export_onnx, without_torch
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "neural") from error
+    if whole:
+        check_model(out)
+    else:
+        check_folder(out)
     sample = None if texts is None else read(texts, part, skip_bad)
     if whole:
-        store.check_target(out)
         tagger = without_torch(model, int8=int8, texts=sample)
         tagger.save(out)
         about = tagger.provenance_["without_torch"]

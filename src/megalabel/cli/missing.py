@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from megalabel.cli import models, output
 from megalabel.cli.models import Json, SkipBad
 from megalabel.data import Corpus
-from megalabel.errors import ParameterError
+from megalabel.errors import DataError, ParameterError
 from megalabel.labels import (
     PROPENSITIES,
     Jpv,
@@ -23,6 +23,7 @@ from megalabel.labels import (
     write_propensities,
 )
 from megalabel.labels.plot import propensity_plot
+from megalabel.outputs import check_file
 
 _FITTED: dict[str, type[PropensityModel]] = {"jpv-fitted": Jpv, "richards": Richards}
 _MODELS = (*PROPENSITIES, *_FITTED, "direct")
@@ -53,7 +54,11 @@ def propensities(
     if (complete is None) != (model in PROPENSITIES):
         needs = "needs" if complete is None else "does not look at"
         raise ParameterError(f"--model {model} {needs} --complete")
+    for path in filter(None, (out, plot)):
+        check_file(path)
     corpus = models.read(folder, "train", skip_bad)
+    if not len(corpus.labels):
+        raise DataError("its texts have no labels", file=folder)
     counts, n = corpus.label_counts, len(corpus)
     curves: dict[str, PropensityModel | np.ndarray] = {}
     measured: dict[str, int] = {}

@@ -1,19 +1,14 @@
-"""train, tag: what is done with a model."""
+"""train: a model of a corpus; and what the commands share."""
 
 from __future__ import annotations
 
 import ast
-import gzip
 import json
-import sys
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 import megalabel
 from megalabel import checkpoints, data, store, systems
@@ -23,6 +18,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree, read_costs, read_propensities
 from megalabel.linear import TreeClassifier
 from megalabel.metrics import Evaluation
+from megalabel.outputs import check_folder
 from megalabel.tagger import Tagger
 
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
@@ -73,13 +69,15 @@ def train(
     """
     use_threads(threads)
     tagger = create(system, settings, seed)
-    store.check_target(out)
+    check_model(out)
+    if checkpoint is not None:
+        check_folder(checkpoint)
     shard = None if label_shard is None else shard_of(label_shard)
     whole = corpus = read(folder, "train", skip_bad)
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:
-            output.note("a part of the labels is not calibrated: `megalabel calibrate` when merged")
+            output.note("a model of a part of the labels is not calibrated: merge, then calibrate")
     output.note(f"read {corpus}")
     kept = slice(None) if shard is None else whole.labels.indices(corpus.labels.ids)
     if propensities is not None:
@@ -114,80 +112,6 @@ def train(
     output.show_held_out(tagger.metrics_)
 
 
-def tag(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    text: Annotated[
-        list[str] | None, typer.Argument(help="Texts; without any, one a line from stdin.")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Tag a file: one text a line, or JSON lines.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="At most so many labels a text.")] = 5,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Tag texts with label names and probabilities; JSON lines when piped.
-
-    [dim]megalabel tag model "a text" -k 5[/]
-    """
-    use_threads(threads)
-    tagger = Tagger.load(model)
-    lines = _texts(text, file)
-    as_json = as_json or not sys.stdout.isatty()
-    # a first small batch, so that an answer comes at once
-    batch, size = list(islice(lines, 16)), 1024
-    while batch:
-        for shown, tags in zip(batch, tagger.tag(batch, k=k), strict=True):
-            labels = [{"label": t.label, "probability": t.probability} for t in tags]
-            if as_json:
-                output.show_json({"text": shown, "labels": labels})
-            else:
-                output.console.print(f"[bold]{escape(shown)}[/]", soft_wrap=True)
-                for label in labels:
-                    output.console.print(
-                        f"  {label['probability']:6.1%}  {escape(str(label['label']))}"
-                    )
-        sys.stdout.flush()
-        batch = list(islice(lines, size))
-
-
-def _texts(given: list[str] | None, file: Path | None) -> Iterator[str]:
-    if given and file:
-        raise ParameterError("give either texts or --file, not both")
-    if given:
-        yield from given
-        return
-    if file is not None and not file.is_file():
-        raise DataError("is a folder" if file.is_dir() else "no such file", file=file)
-    if file is None and sys.stdin.isatty():
-        output.note("one text a line; end with Ctrl-D")
-    name = "stdin" if file is None else file
-    opened = gzip.open if file is not None and file.suffix == ".gz" else open
-    with sys.stdin.buffer if file is None else opened(file, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                text = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").decode()
-            except UnicodeDecodeError as error:
-                at = error.start + 1
-                message = f"expected UTF-8, found the byte {line[error.start]:#04x}"
-                raise DataError(message, file=name, line=number, column=at) from None
-            yield _text_of(text.rstrip("\r\n"), name, number)
-
-
-def _text_of(line: str, file: str | Path, number: int) -> str:
-    """The text of one line: as it is, or the fields of a JSON object."""
-    if not line.startswith("{"):
-        return line
-    try:
-        fields = json.loads(line)
-    except json.JSONDecodeError:
-        return line  # a text may well begin with a brace
-    parts = [fields[key] for key in ("title", "content", "text") if fields.get(key)]
-    if not parts or not all(isinstance(p, str) for p in parts):
-        raise DataError("expected title, content or text with a string", file=file, line=number)
-    return " ".join(parts)
-
-
 # ---------------------------------------------------------------- shared by the commands
 def use_threads(threads: int | None) -> None:
     """Set the number of cores."""
@@ -199,6 +123,8 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
     """One part of a folder, or a file; says what was skipped."""
     if store.is_model(path):
         raise DataError("this is a model folder, not a corpus", file=path)
+    if part is None and path.is_dir() and len(parts := data.splits_of(path)) > 1:
+        raise ParameterError(f"{path} has several parts: say which by --split {' or '.join(parts)}")
     problems = Problems(skip=skip_bad)
     # a file is what it is, whatever its name says
     corpus = data.read(path, part if path.is_dir() else None, problems=problems)
@@ -206,6 +132,12 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
     if not len(corpus):
         raise DataError("there are no texts in it", file=path)
     return corpus
+
+
+def check_model(out: Path) -> None:
+    """End before a job starts whose model could not be written to this folder."""
+    check_folder(out, replaced=True)
+    store.check_target(out)
 
 
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from megalabel.data.problems import Problems
 from megalabel.metrics import Evaluation
+from megalabel.units import size as size  # for all commands
 
 console = Console(highlight=False)
 notes = Console(stderr=True, highlight=False)
@@ -65,7 +66,7 @@ def show_facts(title: str, facts: Mapping[str, object]) -> None:
 def show_held_out(metrics: Mapping[str, Any]) -> None:
     """What a model measured of itself in training."""
     if metrics:
-        console.print("[bold]On texts ranked as if they had not been seen[/]")
+        console.print("[bold]Measured on texts of training, ranked as if they had not been seen[/]")
         console.print(Evaluation.from_dict(metrics))
 
 
@@ -82,11 +83,12 @@ def show_reliability(tables: Mapping[str, Any]) -> None:
         for i, (low, high) in enumerate(zip(after["low"], after["high"], strict=True))
         if any(side["count"][i] for side in sides.values())
     ]
-    columns = [what for name in sides for what in (name, "said", "true")]
+    columns = [what for name in sides for what in (f"answers {name}", "mean %", "right %")]
+    k, texts = tables["k"], tables["texts"]
     show_table(
-        f"What was said to be true in % of cases, and what was, of the first {tables['k']} labels "
-        f"of {tables['texts']:,} texts; ECE@{tables['k']} {errors}",
-        ["%", *columns],
+        f"Are the probabilities of the top {k} right? On {texts:,} texts, "
+        f"{' and '.join(sides)} calibration; ECE@{k} {errors}",
+        ["probability %", *columns],
         rows,
     )
 
@@ -117,21 +119,6 @@ def tell_skipped(problems: Problems, shown: int = 10) -> None:
             notes.print(f"  {escape(str(problem))}", soft_wrap=True)
         if problems.count > shown:
             notes.print(f"  … and {problems.count - shown:,} more")
-
-
-def size(n: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> size(1536), size(3 << 30)
-    ('1.5 kB', '3.0 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1024:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    return f"{n:.1f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -52,11 +52,11 @@ def plan(
         "peak memory": output.size(foreseen.memory),
         "model on disk": "unknown" if foreseen.disk is None else output.size(foreseen.disk),
         "time": ("unknown" if foreseen.seconds is None else output.duration(foreseen.seconds)),
-        "memory there is": output.size(foreseen.available),
+        "memory available": output.size(foreseen.available),
     }
     if foreseen.gpu_memory is not None and foreseen.gpu_available is not None:
-        facts["peak memory of the GPU"] = output.size(foreseen.gpu_memory)
-        facts["memory the GPU has"] = output.size(foreseen.gpu_available)
+        facts["peak memory on the GPU"] = output.size(foreseen.gpu_memory)
+        facts["memory available on the GPU"] = output.size(foreseen.gpu_available)
     output.show_facts(f"{system} on {folder}", facts | {"fits": foreseen.fits})
     if not foreseen.fits:
         raise typer.Exit(5)

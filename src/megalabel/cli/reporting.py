@@ -35,5 +35,5 @@ def report(
         output.show_json({"report": str(out), "bytes": out.stat().st_size})
         return
     output.console.print(
-        f"[bold]{escape(str(out))}[/], {output.size(out.stat().st_size)}", soft_wrap=True
+        f"Wrote [bold]{escape(str(out))}[/] ({output.size(out.stat().st_size)})", soft_wrap=True
     )

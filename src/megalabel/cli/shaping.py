@@ -8,9 +8,17 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel import calibration, store
+from megalabel import calibration
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, Threads, folder_bytes, read, use_threads
+from megalabel.cli.models import (
+    Json,
+    SkipBad,
+    Threads,
+    check_model,
+    folder_bytes,
+    read,
+    use_threads,
+)
 from megalabel.tagger import Tagger
 
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
@@ -25,7 +33,7 @@ def merge(
 
     [dim]megalabel merge part1 part2 --out model[/]
     """
-    store.check_target(out)
+    check_model(out)
     merged = megalabel.merge([Tagger.load(model) for model in models])
     merged.save(out)
     _show(f"Merged {out}", {"model": str(out), "models": len(models)}, merged, as_json)
@@ -46,7 +54,7 @@ def prune(
 
     [dim]megalabel prune model --threshold 0.1 --out smaller[/]
     """
-    store.check_target(out)
+    check_model(out)
     pruned = Tagger.load(model).prune(threshold, max_per_label=max_per_label)
     pruned.save(out)
     _show(
@@ -81,7 +89,7 @@ def calibrate(
     use_threads(threads)
     calibrator = calibration.create(method, by=by, k=k)
     target = model if out is None else out
-    store.check_target(target)
+    check_model(target)
     tagger = Tagger.load(model)
     tagger.calibrate(read(folder, part, skip_bad), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": k}

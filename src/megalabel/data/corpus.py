@@ -119,7 +119,7 @@ class Corpus:
             targets = csr_matrix((n, len(labels)), dtype=np.float32)
         else:
             targets = _listed(targets)
-            if isinstance(targets, list | tuple | str) and not _is_indicator(targets):
+            if by_name(targets):
                 targets, labels = _targets_from_names(targets, labels)
         self.targets = canonical(targets, "targets")
         self.labels = LabelSet.numbered(self.targets.shape[1]) if labels is None else labels
@@ -260,6 +260,12 @@ def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matri
     return csr_matrix(
         (matrix.data, column[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width)
     )
+
+
+def by_name(targets: Any) -> bool:
+    """Whether labels are given as lists of names, not as a matrix of zeros and ones."""
+    targets = _listed(targets)
+    return isinstance(targets, list | tuple | str) and not _is_indicator(targets)
 
 
 def _listed(targets: Any) -> Any:

@@ -133,9 +133,9 @@ class Stream:
     batch has its own. `problems` holds what was wrong in the latest iteration.
     """
 
-    def __init__(self, part: Part, batch_rows: int, skip_bad: bool) -> None:
+    def __init__(self, part: Part, batch_rows: int, skip_bad: bool, label_file: bool) -> None:
         self.part, self.batch_rows, self.skip_bad = part, batch_rows, skip_bad
-        self.labels = find_labels(part)
+        self.labels = find_labels(part) if label_file else None
         self.problems = Problems(skip=skip_bad)
         # they number the labels of the whole corpus, so mean nothing to a batch with its own
         self._exclusions = None if self.labels is None else find_exclusions(part)
@@ -159,10 +159,12 @@ def stream(
     *,
     format: str | None = None,
     skip_bad: bool = False,
+    label_file: bool = True,
 ) -> Stream:
     """Read a corpus with texts in batches, as often as wanted, never holding all of it.
 
-    Parameters are those of `read`. Without a label file each batch has its own label set.
+    Parameters are those of `read`. Without a label file, or with `label_file=False`, which does not
+    look for one, each batch has its own label set.
 
     Examples
     --------
@@ -180,7 +182,7 @@ def stream(
             f"{part.format} cannot be streamed, only formats with texts: {', '.join(_ROWS)}",
             file=part.files[0],
         )
-    return Stream(part, batch_rows, skip_bad)
+    return Stream(part, batch_rows, skip_bad, label_file)
 
 
 def _say_skipped(part: Part, problems: Problems) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels.propensity import Propensities, label_propensities
+from megalabel.outputs import replacing_file
 
 WEIGHTINGS = (
     None,
@@ -166,11 +167,12 @@ def read_weights(file: str | Path, labels: LabelSet) -> tuple[np.ndarray, np.nda
 def write_propensities(file: str | Path, propensities: np.ndarray, labels: LabelSet) -> None:
     """Write what `read_propensities` reads: `.npy`, or lines of label id, tab, propensity."""
     path = Path(file)
-    if path.suffix == ".npy":
-        np.save(path, propensities)
-        return
-    lines = [f"{i}\t{p:.6g}\n" for i, p in zip(labels.ids.to_pylist(), propensities, strict=True)]
-    path.write_text("".join(lines), encoding="utf-8")
+    with replacing_file(path) as fresh, open(fresh, "wb") as opened:
+        if path.suffix == ".npy":
+            np.save(opened, propensities)
+            return
+        for label, propensity in zip(labels.ids.to_pylist(), propensities, strict=True):
+            opened.write(f"{label}\t{propensity:.6g}\n".encode())
 
 
 def _read(

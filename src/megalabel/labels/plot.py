@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from megalabel.errors import ParameterError
 from megalabel.labels.propensity import Propensities, PropensityModel, label_propensities
+from megalabel.outputs import replacing_file
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _END, _TOP, _BOTTOM = 56, _WIDTH - 16, 16, 48
@@ -81,7 +82,8 @@ def propensity_plot(
         ]
     )
     if file is not None:
-        Path(file).write_text(image, encoding="utf-8")
+        with replacing_file(file) as fresh:
+            fresh.write_text(image, encoding="utf-8")
     return image
 
 

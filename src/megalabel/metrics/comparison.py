@@ -9,7 +9,7 @@ import numpy as np
 
 from megalabel.errors import ParameterError
 from megalabel.metrics.bootstrap import p_values, percentiles
-from megalabel.metrics.shown import Shown, Values, json_value, shown_value
+from megalabel.metrics.shown import Values, json_value, shown_value
 
 if TYPE_CHECKING:
     from megalabel.metrics.result import Evaluation
@@ -76,7 +76,7 @@ class Comparison(Values):
             }
         return found
 
-    def _shown(self, names: Sequence[str]) -> Shown:
+    def _cells(self, names: Sequence[str]) -> list[list[str]]:
         tested = any(name in self.p_values for name in names)
         header = ["%", "first", "second", "difference"]
         cells = [[*header, f"{self.confidence:.0%} interval", "p"] if tested else header]
@@ -87,4 +87,4 @@ class Comparison(Values):
                 low, high = (shown_value(name, end) for end in self.intervals[name])
                 row += [f"{low:+.2f} to {high:+.2f}", f"{self.p_values[name]:.3f}"]
             cells.append(row + [""] * (len(cells[0]) - len(row)))
-        return Shown(cells)
+        return cells

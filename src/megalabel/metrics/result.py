@@ -15,7 +15,7 @@ from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import equal_volumes, label_metrics
 from megalabel.metrics.reliability import equal_mass, equal_width
-from megalabel.metrics.shown import Shown, Values, json_value, shown_value
+from megalabel.metrics.shown import Values, json_value, shown_value
 from megalabel.metrics.tallies import Tallies
 
 
@@ -321,7 +321,7 @@ class Evaluation(Values):
             return False
         return first.checksum == second.checksum
 
-    def _shown(self, names: Sequence[str]) -> Shown:
+    def _cells(self, names: Sequence[str]) -> list[list[str]]:
         parts = {name: name.partition("@")[::2] for name in names}
         cutoffs = sorted({cutoff for _, cutoff in parts.values()}, key=lambda c: (len(c), c))
         rows: dict[str, dict[str, str]] = {}
@@ -329,5 +329,4 @@ class Evaluation(Values):
             rows.setdefault(metric, {})[cutoff] = f"{shown_value(name, self[name]):.2f}"
         header = f"% of {self.rows:,} rows"
         cells = [[header, *(f"@{cutoff}" if cutoff else "" for cutoff in cutoffs)]]
-        cells += [[metric, *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()]
-        return Shown(cells, self.warnings if any("-raw" in name for name in names) else ())
+        return cells + [[metric, *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()]

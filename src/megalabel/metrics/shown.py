@@ -74,21 +74,26 @@ class Values(Mapping[str, float]):
         return len(self._values)
 
     @abstractmethod
-    def _shown(self, names: Sequence[str]) -> Shown:
-        """A table of these values."""
+    def _cells(self, names: Sequence[str]) -> list[list[str]]:
+        """The cells of a table of these values, the header first."""
 
     def table(self, *metrics: str) -> Shown:
-        """A table of some metrics (`"P"`, `"macro-F1"`, …), or of all."""
+        """A table of some metrics (`"P"`, `"macro-F1"`, …), or of all, with warnings below."""
         names = self._of(metrics) if metrics else list(self)
         if not names:
             raise ParameterError(f"none of {', '.join(metrics)} was measured")
-        return self._shown(names)
+        return Shown(self._cells(names), () if metrics else self.warnings)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to beware of in reading the values."""
+        return []
 
     def __str__(self) -> str:
-        return str(self._shown(self._headline()))
+        return str(Shown(self._cells(self._headline())))
 
     def __rich__(self) -> Group:
-        return self._shown(self._headline()).__rich__()
+        return Shown(self._cells(self._headline())).__rich__()
 
     def _of(self, metrics: Sequence[str]) -> list[str]:
         return [name for name in self if name.partition("@")[0] in metrics]

@@ -21,6 +21,7 @@ from megalabel.neural.classifier import encoded
 from megalabel.neural.encoders.base import Encoder, EncoderModule
 from megalabel.neural.tokens import TokenBatch, Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
+from megalabel.outputs import filling_folder
 
 if TYPE_CHECKING:
     from megalabel.tagger import Tagger
@@ -70,7 +71,9 @@ def export_onnx(
             f"{type(encoder).__name__} reads {encoder.reads}, for which there is no ONNX: export "
             "the whole tagger (neural.without_torch, megalabel export --whole)"
         )
-    return written(encoder.module(), tokenizer, Path(folder), type(encoder).__name__, int8, texts)
+    name = type(encoder).__name__
+    with filling_folder(folder) as fresh:
+        return written(encoder.module(), tokenizer, fresh, name, int8, texts)
 
 
 def written(

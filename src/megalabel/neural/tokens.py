@@ -239,7 +239,8 @@ class Tokenizer(Featurizer):
         self.check_fitted()
         where = Path(folder)
         where.mkdir(parents=True, exist_ok=True)
-        self._tokenizer.save(str(where / "tokenizer.json"))
+        whole = self._tokenizer.to_str(pretty=True)
+        (where / "tokenizer.json").write_text(whole, encoding="utf-8")
         names = {
             f"{name}_token": self._tokenizer.id_to_token(number)
             for name, number in self.special_.items()

@@ -15,6 +15,7 @@ from megalabel.errors import ParameterError
 from megalabel.report.charts import bar_chart
 from megalabel.report.page import cut, fact_table, folded
 from megalabel.tagger import Tagger
+from megalabel.units import size
 
 PARTS = ("features", "classifier", "calibration", "decision")
 
@@ -45,7 +46,7 @@ def model_card(tagger: Tagger, folder_bytes: int | None = None) -> str:
         "labels without training texts": f"{np.count_nonzero(tagger.label_counts_ == 0):,}",
     }
     if folder_bytes is not None:
-        facts["model folder"] = f"{folder_bytes / 1e6:,.1f} MB"
+        facts["model folder"] = size(folder_bytes)
     listed = "".join(
         f"<h3>{escape(name)}</h3>{fact_table(values)}"
         for name, values in parameters.items()

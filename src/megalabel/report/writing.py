@@ -11,6 +11,7 @@ import numpy as np
 from megalabel import decision
 from megalabel.data import Corpus
 from megalabel.errors import DataError, ParameterError
+from megalabel.outputs import check_file, replacing_file
 from megalabel.report import sections
 from megalabel.report.cards import corpus_card, model_card
 from megalabel.report.mistakes import mistakes
@@ -60,17 +61,20 @@ def write(
     'report.html'
     """
     path = check_path(path)
-    path.write_text(render(model, corpus, k=k, seed=seed), encoding="utf-8")
+    page = render(model, corpus, k=k, seed=seed)
+    with replacing_file(path) as fresh:
+        fresh.write_text(page, encoding="utf-8")
     return path
 
 
 def check_path(path: str | Path) -> Path:
-    """The path of a report to write; a ParameterError where there can be none."""
+    """The path of a report to write; a ParameterError or OutputError where there can be none."""
     path = Path(path)
     if path.is_dir():
         raise ParameterError(f"a report is a file, and {path} is a folder")
     if not path.absolute().parent.is_dir():
         raise ParameterError(f"there is no folder {path.absolute().parent} to write a report to")
+    check_file(path)
     return path
 
 

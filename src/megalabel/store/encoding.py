@@ -2,6 +2,7 @@
 
 What is not plain JSON is a one-key object whose key starts with `$`:
 
+    {"$tuple": […]}                                    a tuple
     {"$array": file, "dtype": …, "shape": …}          a NumPy array
     {"$csr": {shape, data, indices, indptr}}           a sparse matrix
     {"$strings": {bytes, lengths}}                     Arrow strings
@@ -93,7 +94,8 @@ class Encoder:
         if isinstance(value, np.generic):
             return self.value(value.item(), name)
         if isinstance(value, list | tuple):
-            return [self.value(v, f"{name}.{i}") for i, v in enumerate(value)]
+            items = [self.value(v, f"{name}.{i}") for i, v in enumerate(value)]
+            return {"$tuple": items} if isinstance(value, tuple) else items
         if isinstance(value, Mapping):
             for key in value:
                 if not isinstance(key, str) or key.startswith("$"):
@@ -132,6 +134,8 @@ class Decoder:
             return encoded
         if "$component" in encoded:
             return self.component(encoded)
+        if "$tuple" in encoded:
+            return tuple(self.value(v) for v in encoded["$tuple"])
         if "$array" in encoded:
             return self._get(encoded["$array"], encoded["dtype"], tuple(encoded["shape"]))
         if "$csr" in encoded:

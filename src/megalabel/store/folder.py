@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import glob
 import hashlib
 import io
@@ -22,7 +21,8 @@ from typing import Self
 
 import numpy as np
 
-from megalabel.errors import StoreError
+from megalabel.errors import OutputError, StoreError
+from megalabel.outputs import reason_of
 
 MANIFEST = "megalabel.json"
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.npy")
@@ -31,6 +31,10 @@ _AT_FDCWD = -100
 _HEADER_LIMIT = 4096  # bytes of a .npy file
 _HASHED_AT_ONCE = 1 << 22
 _PATIENCE = 100  # hundredths of a second
+
+
+class _NotWrittenError(OutputError, StoreError):
+    """A model folder that could not be written."""
 
 
 @contextlib.contextmanager
@@ -55,9 +59,8 @@ def replacing(path: Path) -> Iterator[Path]:
             fresh.rename(path)
         _sync(path.parent)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "the disk is full" if full else error.strerror or str(error)
-        raise StoreError(f"{given} was not written: {reason}") from error
+        message = f"{given} was not written: {reason_of(error)}"
+        raise _NotWrittenError(error.errno, message) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

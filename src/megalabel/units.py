@@ -1,0 +1,20 @@
+"""Bytes for people."""
+
+from __future__ import annotations
+
+
+def size(n: float) -> str:
+    """A number of bytes as people read it, in units of 1024: KiB, MiB, GiB, TiB.
+
+    Examples
+    --------
+    >>> size(800), size(1536), size(3 << 30)
+    ('800 B', '1.5 KiB', '3.0 GiB')
+    """
+    if n < 1024:
+        return f"{n:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        n /= 1024
+        if round(n, 1) < 1024:
+            return f"{n:.1f} {unit}"
+    return f"{n / 1024:,.1f} TiB"
