@@ -67,6 +67,9 @@ struct Choices {
                 if (bits[last] >> (8 - spare))
                     throw std::invalid_argument("choices are outside the shortlist");
     }
+    std::span<std::uint8_t> of(std::size_t row) const {
+        return bits.subspan(row * stride, stride);
+    }
     bool hold(std::size_t row, std::size_t j) const {
         return bits[row * stride + j / 8] >> (j % 8) & 1;
     }
@@ -90,6 +93,13 @@ struct Label {
     float positives;     // sum of the probabilities of all texts, rounded
 };
 static_assert(sizeof(Label) == 16);
+
+// Counts a text more or less that is given a label.
+inline void count(std::int32_t& given, int sign) {
+    if (__builtin_add_overflow(given, sign, &given)) [[unlikely]]
+        throw std::invalid_argument("a label is given to more texts than 31 bits can count");
+}
+inline void count(double& given, int sign) { given += sign; }
 
 // The same for a stream, which has no end; laid out as a row of a float64 (labels, 4) array.
 struct StreamLabel {
@@ -271,7 +281,7 @@ struct MetricGains {
 
     static void put(Label& label, double probability, int sign) {
         label.hits += sign * probability;
-        label.given += sign;
+        count(label.given, sign);
     }
     void operator()(Candidates& c) const {
         const double *p = c.probabilities.data(), *hits = c.hits.data(), *given = c.given.data(),
@@ -296,7 +306,7 @@ struct CoverageGains {
             label.positives += static_cast<float>(sign);
         else
             label.hits += sign * std::log1p(-probability);
-        label.given += sign;
+        count(label.given, sign);
     }
     void operator()(Candidates& c) const {
         for (std::size_t i = 0; i < c.size; ++i) {
@@ -399,7 +409,7 @@ void ascend(const Shortlist& shortlist, std::span<const std::int32_t> order, con
         const auto row = static_cast<std::size_t>(order[t]);
         gather(shortlist, row, labels, chosen, gains, candidates);
         gains(candidates);
-        std::copy_n(&chosen.bits[row * chosen.stride], chosen.stride, bits.begin());
+        std::ranges::copy(chosen.of(row), bits.begin());
         for (const auto& best : selection.best(candidates.found(), budget))
             changed.flip(0, candidates.places[best.second]);
         changed.each(0, [&](std::size_t j) {
@@ -456,7 +466,7 @@ void add_sums(const Shortlist& shortlist, std::span<const Value> values, const C
         const auto id = static_cast<std::uint32_t>(shortlist.ids[at]);
         if (id >= shortlist.labels) return;
         sums[id].hits += static_cast<double>(values[at]);
-        sums[id].given += 1;
+        count(sums[id].given, 1);
     };
     for (std::size_t row = 0; row < shortlist.rows; ++row) {
         const std::size_t first = row * shortlist.width;

@@ -258,8 +258,9 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
     auto frequency = [&](float count) -> double {
         if (binary) return 1;
         if (!sublinear) return count;
-        auto whole = static_cast<std::size_t>(count);
-        return whole < tf.size() && static_cast<float>(whole) == count
+        const bool small = count >= 0 && count < static_cast<float>(tf.size());
+        const auto whole = static_cast<std::size_t>(small ? count : 0);
+        return small && static_cast<float>(whole) == count
                    ? tf[whole]
                    : 1 + std::log(static_cast<double>(count));
     };
