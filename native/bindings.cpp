@@ -21,6 +21,7 @@
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
+#include "normal_forms.hpp"
 #include "online.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
@@ -484,8 +485,11 @@ NB_MODULE(_native, m) {
             [&] { return text::analyse(strings_of(texts), analysis_of(how), lookup_of(stop)); });
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(std::move(data)));
     });
-    m.def("unstable_texts", [](TextArrays texts) {
-        return to_numpy(without_gil([&] { return text::unstable_texts(strings_of(texts)); }));
+    m.def("normalise_texts", [](TextArrays texts, bool compose, bool compatible) -> nb::object {
+        auto found = without_gil(
+            [&] { return text::normalised(strings_of(texts), {compose, compatible}); });
+        if (!found) return nb::none();
+        return nb::make_tuple(to_numpy(std::move(found->first)), to_numpy(std::move(found->second)));
     });
     m.def("lookup_slots", [](TextArrays terms) {
         return to_numpy(without_gil([&] { return text::lookup_slots(strings_of(terms)); }));
