@@ -98,8 +98,8 @@ bool any_zero(const Weight* weights) {
     return carried != signs;
 }
 
-// Asks for memory at a place that may lie outside the array. Fetching from anywhere is harmless, but
-// a pointer to there may not even be made: so it stays a number.
+// Asks for memory at a place that may lie outside the array. Fetching from anywhere is harmless,
+// but a pointer to there may not even be made: so it stays a number.
 template <class T>
 void prefetch(const T* first, std::size_t place) {
     const auto address = reinterpret_cast<std::uintptr_t>(first) + place * sizeof(T);

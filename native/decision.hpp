@@ -67,9 +67,7 @@ struct Choices {
                 if (bits[last] >> (8 - spare))
                     throw std::invalid_argument("choices are outside the shortlist");
     }
-    std::span<std::uint8_t> of(std::size_t row) const {
-        return bits.subspan(row * stride, stride);
-    }
+    std::span<std::uint8_t> of(std::size_t row) const { return bits.subspan(row * stride, stride); }
     bool hold(std::size_t row, std::size_t j) const {
         return bits[row * stride + j / 8] >> (j % 8) & 1;
     }
@@ -244,7 +242,7 @@ void with_metric(int number, double beta, Use&& use) {
 // The candidates of one row: their places, probabilities, and what their labels have come to
 // without this row's decision, side by side so that several can be taken at once.
 struct Candidates {
-    std::size_t size = 0;
+    std::size_t row = 0, size = 0;
     std::vector<std::size_t> places;
     std::vector<double> probabilities, hits, given, positives, gains;
 
@@ -257,6 +255,10 @@ struct Candidates {
           gains(width) {}
 
     std::span<const double> found() const { return {gains.data(), size}; }
+    void start(std::size_t number) {
+        row = number;
+        size = 0;
+    }
     template <class L>
     void add(std::size_t place, double probability, const L& label) {
         places[size] = place;
@@ -358,7 +360,7 @@ struct Labels {
 template <class Gains>
 void gather(const Shortlist& shortlist, std::size_t row, const Labels& labels,
             const Choices& chosen, const Gains&, Candidates& c) {
-    c.size = 0;
+    c.start(row);
     for (std::size_t j = 0; j < shortlist.width; ++j) {
         const std::uint32_t id = shortlist.id(row, j);
         if (id >= shortlist.labels) continue;
@@ -634,7 +636,7 @@ std::vector<std::uint8_t> follow(const Shortlist& shortlist, const Truth& truth,
     Candidates c(shortlist.width);
     Selection selection;
     for (std::size_t row = 0; row < shortlist.rows; ++row, seen += 1) {
-        c.size = 0;
+        c.start(row);
         for (std::size_t j = 0; j < shortlist.width; ++j) {
             const std::uint32_t id = shortlist.id(row, j);
             if (id < labels.size()) c.add(j, shortlist.probability(row, j), labels[id]);

@@ -123,10 +123,9 @@ class Normaliser {
     }
 
     bool add_parts(std::uint32_t c, std::span<const Parts> all, const std::uint32_t* parts) {
-        const auto found =
-            std::lower_bound(all.begin(), all.end(), c, [](const Parts& p, std::uint32_t wanted) {
-                return p.character < wanted;
-            });
+        const auto found = std::lower_bound(
+            all.begin(), all.end(), c,
+            [](const Parts& p, std::uint32_t wanted) { return p.character < wanted; });
         if (found == all.end() || found->character != c) return false;
         characters_.insert(characters_.end(), parts + found->begin,
                            parts + found->begin + found->count);
@@ -219,8 +218,8 @@ inline std::optional<std::pair<std::vector<std::int64_t>, std::vector<std::uint8
         for (std::size_t i = begin; i < end; ++i) {
             const std::size_t before = piece.size();
             if (changing[i]) normaliser(texts[i], piece);
-            offsets[i + 1] = static_cast<std::int64_t>(changing[i] ? piece.size() - before
-                                                                   : texts[i].size());
+            offsets[i + 1] =
+                static_cast<std::int64_t>(changing[i] ? piece.size() - before : texts[i].size());
         }
     });
     std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());

@@ -100,10 +100,9 @@ std::vector<float> trained(const Matrix& x) {
         }
     }
     const std::vector<float> costs(groups * labels, 1);
-    return megalabel::train_groups(x.rows(),
-                                   {row_starts, rows, label_starts, positive_starts, positives,
-                                    costs, costs, {}},
-                                   {})
+    return megalabel::train_groups(
+               x.rows(),
+               {row_starts, rows, label_starts, positive_starts, positives, costs, costs, {}}, {})
         .values;
 }
 
