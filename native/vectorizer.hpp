@@ -259,9 +259,9 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
         if (binary) return 1;
         if (!sublinear) return count;
         const bool small = count >= 0 && count < static_cast<float>(tf.size());
-        const auto whole = static_cast<std::size_t>(small ? count : 0);
+        const auto whole = static_cast<std::int32_t>(small ? count : 0);
         return small && static_cast<float>(whole) == count
-                   ? tf[whole]
+                   ? tf[static_cast<std::size_t>(whole)]
                    : 1 + std::log(static_cast<double>(count));
     };
     std::size_t grain = rows_a_piece(indptr.size() - 1, values.size());
