@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # another: make TORCH="torch --index-url ..."
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test test-slow lint native clean
+.PHONY: setup demo test test-slow test-gpu test-sanitize lint native clean
 
 setup: $(VENV)/.ready
 
@@ -31,6 +31,26 @@ test-slow: setup
 
 test-gpu: setup
 	$(BIN)/pytest -m "gpu"
+
+# The native core under sanitizers, in a build and an environment of its own beside the tools of
+# $(VENV): memory and undefined behaviour by the tests of the rooms that hand it arrays and files,
+# the thread pool by a program. Captured by pytest, what is said of a fault would be lost with it.
+SANITIZED := build/sanitize
+SANITIZED_TESTS ?= native store data linear retrieval decision features labels calibration metrics
+test-sanitize: setup
+	$(BIN)/python -m venv --without-pip $(SANITIZED)/venv
+	$(BIN)/python -c 'import sysconfig as s; print(s.get_path("purelib"))' > \
+		$$($(SANITIZED)/venv/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/tools.pth
+	$(BIN)/python -m pip --python $(SANITIZED)/venv/bin/python install --quiet --no-deps \
+		--force-reinstall -C build-dir=$(SANITIZED)/build -C install.strip=false \
+		-C cmake.define.MEGALABEL_SANITIZE=address,undefined,float-cast-overflow .
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 MEGALABEL_THREADS=2 \
+		$(SANITIZED)/venv/bin/python -m pytest -q --capture=sys -p no:cacheprovider \
+		-m "not slow and not gpu" $(SANITIZED_TESTS:%=tests/%)
+	$(CXX) -std=c++20 -g -O1 -fsanitize=thread -Inative native/tests/parallel.cpp -pthread \
+		-o $(SANITIZED)/parallel
+	TSAN_OPTIONS=halt_on_error=1 $(SANITIZED)/parallel
 
 lint: setup
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy

@@ -268,21 +268,4 @@ inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> analyse(c
     return {std::move(offsets), std::move(data)};
 }
 
-// Whether each text may change under NFC or NFKC: 1 unless all its characters are stable.
-inline std::vector<std::uint8_t> unstable_texts(const Strings& texts) {
-    const std::uint8_t* known = unicode::properties();
-    std::vector<std::uint8_t> unstable(texts.size());
-    std::size_t grain = rows_a_piece(texts.size(), texts.bytes());
-    parallel_for(texts.size(), grain, [&](std::size_t first, std::size_t last) {
-        for (std::size_t i = first; i < last; ++i) {
-            auto text = texts[i];
-            if (is_ascii(text.data(), text.size())) continue;
-            const std::uint8_t *p = text.data(), *end = p + text.size();
-            while (p < end && !unstable[i])
-                unstable[i] = !(known[unicode::decode(p, end)] & unicode::kIsStable);
-        }
-    });
-    return unstable;
-}
-
 }  // namespace megalabel::text

@@ -21,6 +21,7 @@
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
 #include "metrics.hpp"
+#include "normal_forms.hpp"
 #include "online.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
@@ -310,11 +311,12 @@ decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
 }
 
 // A metric written in Python: called with arrays (4, candidates) of tp, fp, fn, tn in parts of the
-// rows. Gains come of one call with both outcomes of each candidate side by side, slopes of one
-// with the entries and the direction in which giving moves them.
+// rows. Gains come of one call with both outcomes of each candidate side by side and their labels,
+// slopes of one with the entries and the direction in which giving moves them.
 struct CustomMetric {
     static constexpr bool exact = true;
     nb::object function;
+    const decision::Shortlist& shortlist;
     decision::Objective objective;
     double rows;
 
@@ -323,9 +325,12 @@ struct CustomMetric {
     }
     static void entries(std::vector<double>& out, std::size_t width, std::size_t column,
                         double hits, double given, double positives, double rows) {
+        // What is left of sums may miss 0 by its last bits, which a ratio would make much of.
+        hits = given > 0 ? std::clamp(hits, 0.0, given) : 0;
         const double values[] = {hits, given - hits, positives - hits,
                                  rows - given - positives + hits};
-        for (std::size_t e = 0; e < 4; ++e) out[e * width + column] = values[e] / rows;
+        for (std::size_t e = 0; e < 4; ++e)
+            out[e * width + column] = std::max(0.0, values[e]) / rows;
     }
     template <class... Arguments>
     void call(decision::Candidates& c, Arguments&&... arguments) const {
@@ -342,7 +347,10 @@ struct CustomMetric {
                     c.positives[i], rows);
             entries(both, 2 * size, size + i, c.hits[i], c.given[i], c.positives[i], rows);
         }
-        call(c, to_numpy(std::move(both), 4, 2 * size));
+        std::vector<std::int32_t> ids(size);
+        for (std::size_t i = 0; i < size; ++i)
+            ids[i] = static_cast<std::int32_t>(shortlist.id(c.row, c.places[i]));
+        call(c, to_numpy(std::move(both), 4, 2 * size), to_numpy(std::move(ids)));
         for (std::size_t i = 0; i < size; ++i)
             c.gains[i] = objective.linear * c.probabilities[i] + objective.scale * c.gains[i];
     }
@@ -383,10 +391,11 @@ void add_decision_rule_sums(In2<std::int32_t> ids, In2<float> probabilities, In2
 
 // Calls use(gains) for a metric; the GIL is kept only for one that is written in Python.
 template <class Use>
-void with_gains(const MetricNumbers& numbers, const nb::object& custom, Use&& use) {
+void with_gains(const MetricNumbers& numbers, const nb::object& custom,
+                const decision::Shortlist& shortlist, Use&& use) {
     const auto [number, beta, linear, scale, rows] = numbers;
     const decision::Objective objective{linear, scale};
-    if (!custom.is_none()) return use(CustomMetric{custom, objective, rows});
+    if (!custom.is_none()) return use(CustomMetric{custom, shortlist, objective, rows});
     nb::gil_scoped_release release;
     if (number == coverage_metric) return use(decision::CoverageGains{objective});
     decision::with_metric(number, beta, [&](auto metric) {
@@ -484,8 +493,12 @@ NB_MODULE(_native, m) {
             [&] { return text::analyse(strings_of(texts), analysis_of(how), lookup_of(stop)); });
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(std::move(data)));
     });
-    m.def("unstable_texts", [](TextArrays texts) {
-        return to_numpy(without_gil([&] { return text::unstable_texts(strings_of(texts)); }));
+    m.def("normalise_texts", [](TextArrays texts, bool compose, bool compatible) -> nb::object {
+        auto found =
+            without_gil([&] { return text::normalised(strings_of(texts), {compose, compatible}); });
+        if (!found) return nb::none();
+        return nb::make_tuple(to_numpy(std::move(found->first)),
+                              to_numpy(std::move(found->second)));
     });
     m.def("lookup_slots", [](TextArrays terms) {
         return to_numpy(without_gil([&] { return text::lookup_slots(strings_of(terms)); }));
@@ -871,7 +884,7 @@ NB_MODULE(_native, m) {
             const auto shortlist = shortlist_of(ids, probabilities, labels.shape(0));
             const decision::Labels known{labels_of<decision::Label>(labels), span(positives),
                                          span(caps)};
-            with_gains(metric, custom, [&](auto gains) {
+            with_gains(metric, custom, shortlist, [&](auto gains) {
                 decision::ascend(shortlist, span(order), known, choices_of(chosen), {k, floor},
                                  gains);
             });
@@ -887,7 +900,7 @@ NB_MODULE(_native, m) {
             const decision::Labels known{labels_of<decision::Label>(labels), span(positives),
                                          span(caps)};
             std::vector<float> out;
-            with_gains(metric, custom, [&](auto gains) {
+            with_gains(metric, custom, shortlist, [&](auto gains) {
                 constexpr bool native = !std::is_same_v<decltype(gains), CustomMetric>;
                 out = decision::all_gains(shortlist, known, choices_of(chosen), gains, native);
             });
@@ -953,7 +966,7 @@ NB_MODULE(_native, m) {
                     follow(decision::MetricSlopes<decltype(metric)>{metric, objective});
                 });
             } else {
-                follow(CustomMetric{custom, objective, seen});
+                follow(CustomMetric{custom, shortlist, objective, seen});
             }
             return to_numpy(std::move(chosen), ids.shape(0),
                             decision::Choices::bytes(ids.shape(1)));

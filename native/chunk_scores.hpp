@@ -98,6 +98,14 @@ bool any_zero(const Weight* weights) {
     return carried != signs;
 }
 
+// Asks for memory at a place that may lie outside the array. Fetching from anywhere is harmless,
+// but a pointer to there may not even be made: so it stays a number.
+template <class T>
+void prefetch(const T* first, std::size_t place) {
+    const auto address = reinterpret_cast<std::uintptr_t>(first) + place * sizeof(T);
+    __builtin_prefetch(reinterpret_cast<const void*>(address));
+}
+
 // Adds the entries of some rows, each times its value, to the sums of children. False if a row lies
 // outside the entries or an entry belongs to none of the children. `many`: gaps may be wide; most
 // of them are not, and entries side by side then cost no more than without any that are.
@@ -114,9 +122,8 @@ bool add_rows(const ChunkedWeights& level, std::size_t first_row, std::span<cons
         for (std::size_t h = 0; h < n; ++h) {
             begins[h] = level.row_start(first_row + rows[first + h]);
             ends[h] = level.row_start(first_row + rows[first + h] + 1);
-            // Fetching from anywhere is harmless.
-            __builtin_prefetch(gaps.data() + begins[h]);
-            __builtin_prefetch(weights.data() + begins[h]);
+            prefetch(gaps.data(), begins[h]);
+            prefetch(weights.data(), begins[h]);
         }
         for (std::size_t h = 0; h < n; ++h) {
             if (begins[h] > ends[h] || ends[h] > gaps.size()) [[unlikely]]

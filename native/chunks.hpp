@@ -359,6 +359,9 @@ BuiltChunks<Weight> build_chunks(std::span<const std::int64_t> starts,
         for (std::size_t node = 0; node + 1 < starts.size(); ++node) {
             for (auto e = static_cast<std::size_t>(starts[node]);
                  e < static_cast<std::size_t>(starts[node + 1]); ++e) {
+                if (!std::isfinite(values[e]))
+                    throw std::invalid_argument("a weight of node " + std::to_string(node) +
+                                                " is not a finite number");
                 if (columns[e] == bias)
                     built.biases[node] = values[e];
                 else

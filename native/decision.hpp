@@ -67,6 +67,7 @@ struct Choices {
                 if (bits[last] >> (8 - spare))
                     throw std::invalid_argument("choices are outside the shortlist");
     }
+    std::span<std::uint8_t> of(std::size_t row) const { return bits.subspan(row * stride, stride); }
     bool hold(std::size_t row, std::size_t j) const {
         return bits[row * stride + j / 8] >> (j % 8) & 1;
     }
@@ -90,6 +91,13 @@ struct Label {
     float positives;     // sum of the probabilities of all texts, rounded
 };
 static_assert(sizeof(Label) == 16);
+
+// Counts a text more or less that is given a label.
+inline void count(std::int32_t& given, int sign) {
+    if (__builtin_add_overflow(given, sign, &given)) [[unlikely]]
+        throw std::invalid_argument("a label is given to more texts than 31 bits can count");
+}
+inline void count(double& given, int sign) { given += sign; }
 
 // The same for a stream, which has no end; laid out as a row of a float64 (labels, 4) array.
 struct StreamLabel {
@@ -234,7 +242,7 @@ void with_metric(int number, double beta, Use&& use) {
 // The candidates of one row: their places, probabilities, and what their labels have come to
 // without this row's decision, side by side so that several can be taken at once.
 struct Candidates {
-    std::size_t size = 0;
+    std::size_t row = 0, size = 0;
     std::vector<std::size_t> places;
     std::vector<double> probabilities, hits, given, positives, gains;
 
@@ -247,6 +255,10 @@ struct Candidates {
           gains(width) {}
 
     std::span<const double> found() const { return {gains.data(), size}; }
+    void start(std::size_t number) {
+        row = number;
+        size = 0;
+    }
     template <class L>
     void add(std::size_t place, double probability, const L& label) {
         places[size] = place;
@@ -271,7 +283,7 @@ struct MetricGains {
 
     static void put(Label& label, double probability, int sign) {
         label.hits += sign * probability;
-        label.given += sign;
+        count(label.given, sign);
     }
     void operator()(Candidates& c) const {
         const double *p = c.probabilities.data(), *hits = c.hits.data(), *given = c.given.data(),
@@ -296,7 +308,7 @@ struct CoverageGains {
             label.positives += static_cast<float>(sign);
         else
             label.hits += sign * std::log1p(-probability);
-        label.given += sign;
+        count(label.given, sign);
     }
     void operator()(Candidates& c) const {
         for (std::size_t i = 0; i < c.size; ++i) {
@@ -348,7 +360,7 @@ struct Labels {
 template <class Gains>
 void gather(const Shortlist& shortlist, std::size_t row, const Labels& labels,
             const Choices& chosen, const Gains&, Candidates& c) {
-    c.size = 0;
+    c.start(row);
     for (std::size_t j = 0; j < shortlist.width; ++j) {
         const std::uint32_t id = shortlist.id(row, j);
         if (id >= shortlist.labels) continue;
@@ -399,7 +411,7 @@ void ascend(const Shortlist& shortlist, std::span<const std::int32_t> order, con
         const auto row = static_cast<std::size_t>(order[t]);
         gather(shortlist, row, labels, chosen, gains, candidates);
         gains(candidates);
-        std::copy_n(&chosen.bits[row * chosen.stride], chosen.stride, bits.begin());
+        std::ranges::copy(chosen.of(row), bits.begin());
         for (const auto& best : selection.best(candidates.found(), budget))
             changed.flip(0, candidates.places[best.second]);
         changed.each(0, [&](std::size_t j) {
@@ -456,7 +468,7 @@ void add_sums(const Shortlist& shortlist, std::span<const Value> values, const C
         const auto id = static_cast<std::uint32_t>(shortlist.ids[at]);
         if (id >= shortlist.labels) return;
         sums[id].hits += static_cast<double>(values[at]);
-        sums[id].given += 1;
+        count(sums[id].given, 1);
     };
     for (std::size_t row = 0; row < shortlist.rows; ++row) {
         const std::size_t first = row * shortlist.width;
@@ -624,7 +636,7 @@ std::vector<std::uint8_t> follow(const Shortlist& shortlist, const Truth& truth,
     Candidates c(shortlist.width);
     Selection selection;
     for (std::size_t row = 0; row < shortlist.rows; ++row, seen += 1) {
-        c.size = 0;
+        c.start(row);
         for (std::size_t j = 0; j < shortlist.width; ++j) {
             const std::uint32_t id = shortlist.id(row, j);
             if (id < labels.size()) c.add(j, shortlist.probability(row, j), labels[id]);

@@ -188,6 +188,7 @@ class Search {
             throw std::invalid_argument("the arrays of the index differ in their sizes");
         if (!left_out.empty() && left_out.size() != queries.size())
             throw std::invalid_argument("one document a query is to be left out, or none at all");
+        row_cost_ = documents.columns.size() / (documents.size() + 1) + 8;
     }
 
     Ranked run() const {
@@ -384,7 +385,7 @@ class Search {
     std::size_t k_;
     std::span<const std::int64_t> left_out_;  // a document for each query; or empty: none
     bool prune_;
-    std::size_t row_cost_ = documents_.columns.size() / (documents_.size() + 1) + 8;
+    std::size_t row_cost_;
 };
 
 // The best of some candidates for each query among dense rows: what a matrix product in single

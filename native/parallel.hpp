@@ -31,8 +31,9 @@
 #include <thread>
 #include <utility>
 
-// Kernels marked MEGALABEL_CLONES are compiled for several instruction sets; the loader picks.
-#if defined(__x86_64__) && defined(__gnu_linux__)
+// Kernels marked MEGALABEL_CLONES are compiled for several instruction sets; the loader picks,
+// before the thread sanitizer is ready for it.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__)
 #define MEGALABEL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define MEGALABEL_CLONES

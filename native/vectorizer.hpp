@@ -258,9 +258,10 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
     auto frequency = [&](float count) -> double {
         if (binary) return 1;
         if (!sublinear) return count;
-        auto whole = static_cast<std::size_t>(count);
-        return whole < tf.size() && static_cast<float>(whole) == count
-                   ? tf[whole]
+        const bool small = count >= 0 && count < static_cast<float>(tf.size());
+        const auto whole = static_cast<std::int32_t>(small ? count : 0);
+        return small && static_cast<float>(whole) == count
+                   ? tf[static_cast<std::size_t>(whole)]
                    : 1 + std::log(static_cast<double>(count));
     };
     std::size_t grain = rows_a_piece(indptr.size() - 1, values.size());

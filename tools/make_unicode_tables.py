@@ -20,17 +20,13 @@ HEADER = Path(__file__).parent.parent / "native" / "unicode_tables.hpp"
 CHARACTERS = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 
 
-def lower_of_sigma(context: str) -> str:
-    return context.replace("_", "Σ").lower()[1]
-
-
 def is_case_ignorable(c: str) -> bool:
     # str.lower looks past case-ignorable characters to tell whether a sigma ends its word
-    return lower_of_sigma(f"A_{c}") == "ς" and lower_of_sigma(f"A_{c}B") == "σ"
+    return f"AΣ{c}".lower()[1] == "ς" and f"AΣ{c}B".lower()[1] == "σ"
 
 
 def is_cased(c: str) -> bool:
-    return lower_of_sigma(f"A_{c}") == "σ"
+    return f"AΣ{c}".lower()[1] == "σ"
 
 
 def composing() -> set[str]:
@@ -44,11 +40,58 @@ COMPOSING = composing()
 def is_stable(c: str) -> bool:
     """Whether a text of only such characters is its own NFC and NFKC form."""
     return (
-        unicodedata.category(c) != "Cn"
-        and not unicodedata.combining(c)
+        not unicodedata.combining(c)
         and c not in COMPOSING
         and unicodedata.normalize("NFKC", c) == c
     )
+
+
+def is_syllable(c: str) -> bool:
+    """Whether a character is a Korean syllable, whose letters follow from its number."""
+    return "\uac00" <= c <= "\ud7a3"
+
+
+def decompositions(form: str, beyond: str | None = None) -> list[tuple[int, ...]]:
+    """(character, its letters and marks in a normal form), where these are not what it is in the
+    form beyond which only the rest is asked for."""
+    found = []
+    for c in CHARACTERS:
+        parts = unicodedata.normalize(form, c)
+        if not is_syllable(c) and parts != (unicodedata.normalize(beyond, c) if beyond else c):
+            found.append((ord(c), *map(ord, parts)))
+    return found
+
+
+def compositions() -> list[tuple[int, int, int]]:
+    """(first, second, the one character that both become), sorted."""
+    found = []
+    for c in CHARACTERS:
+        pair = unicodedata.decomposition(c).split()
+        if len(pair) == 2 and "<" not in pair[0] and unicodedata.normalize("NFC", c) == c:
+            found.append((int(pair[0], 16), int(pair[1], 16), ord(c)))
+    return sorted(found)
+
+
+def combining_classes() -> list[tuple[int, int, int]]:
+    """Runs (first, last, canonical combining class)."""
+    found: list[tuple[int, int, int]] = []
+    for c in CHARACTERS:
+        code, number = ord(c), unicodedata.combining(c)
+        if found and found[-1][1:] == (code - 1, number):
+            found[-1] = (found[-1][0], code, number)
+        elif number:
+            found.append((code, code, number))
+    return found
+
+
+def flat(entries: list[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Entries (character, where its results begin, how many they are), and all results."""
+    results: list[int] = []
+    places = []
+    for code, *parts in entries:
+        places.append((code, len(results), len(parts)))
+        results += parts
+    return places, results
 
 
 def ranges(property_of: Callable[[str], bool]) -> list[tuple[int, int]]:
@@ -81,8 +124,10 @@ def mappings(
     return [(a, b, max(step, 1), d) for a, b, step, d in runs], several
 
 
-def table(kind: str, name: str, comment: str, rows: Iterable[tuple[int, ...]]) -> str:
-    cells = ", ".join("{" + ",".join(map(str, row)) + "}" for row in rows)
+def table(kind: str, name: str, comment: str, rows: Iterable[tuple[int, ...] | int]) -> str:
+    cells = ", ".join(
+        str(row) if isinstance(row, int) else "{" + ",".join(map(str, row)) + "}" for row in rows
+    )
     body = textwrap.fill(
         cells, 98, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
     )
@@ -92,6 +137,8 @@ def table(kind: str, name: str, comment: str, rows: Iterable[tuple[int, ...]]) -
 def header() -> str:
     lower, lower_several = mappings(str.lower)
     fold, fold_several = mappings(str.casefold)
+    canonical, canonical_results = flat(decompositions("NFD"))
+    compatible, compatible_results = flat(decompositions("NFKD", beyond="NFD"))
     tables = [
         table("Range", "kWord", r"What \w matches.", ranges(lambda c: c.isalnum() or c == "_")),
         table("Range", "kSpace", r"What \s matches.", ranges(str.isspace)),
@@ -108,6 +155,12 @@ def header() -> str:
         table("Several", "kLowerSeveral", "Lower case of several characters.", lower_several),
         table("Run", "kFold", "Case folding to one character.", fold),
         table("Several", "kFoldSeveral", "Case folding to several characters.", fold_several),
+        table("Class", "kClasses", "Canonical combining classes but 0.", combining_classes()),
+        table("Parts", "kCanonical", "Canonical decompositions, to the end.", canonical),
+        table("std::uint32_t", "kCanonicalParts", "Their results.", canonical_results),
+        table("Parts", "kCompatible", "Those of compatibility, where others.", compatible),
+        table("std::uint32_t", "kCompatibleParts", "Their results.", compatible_results),
+        table("Pair", "kComposed", "Canonical compositions.", compositions()),
     ]
     return "\n".join(
         [
@@ -132,6 +185,21 @@ def header() -> str:
             "// A character and the two or three that it becomes; 0 ends them.",
             "struct Several {",
             "    std::uint32_t character, results[3];",
+            "};",
+            "// Characters of one canonical combining class.",
+            "struct Class {",
+            "    std::uint32_t first, last;",
+            "    std::uint8_t number;",
+            "};",
+            "// A character and where in a list those that it becomes begin.",
+            "struct Parts {",
+            "    std::uint32_t character;",
+            "    std::uint16_t begin;",
+            "    std::uint8_t count;",
+            "};",
+            "// Two characters and the one that they become.",
+            "struct Pair {",
+            "    std::uint32_t first, second, composed;",
             "};",
             "",
             *tables,

@@ -380,6 +380,115 @@ def test_a_metric_of_ones_own_is_as_good_as_a_built_in_one(name):
     np.testing.assert_array_equal(a.weights_, b.weights_)
 
 
+# metrics of one's own that divide 0 by 0 for labels that are given to no text, or that no text has
+def _h_mean(tp, fp, fn, tn):
+    sensitivity, specificity = tp / (tp + fn), tn / (tn + fp)
+    return 2 * sensitivity * specificity / (sensitivity + specificity)
+
+
+BARE = {
+    "macro-precision": lambda tp, fp, fn, tn: tp / (tp + fp),
+    "macro-recall": lambda tp, fp, fn, tn: np.divide(tp, tp + fn),
+    "macro-f1": lambda tp, fp, fn, tn: 2 * tp / (2 * tp + fp + fn),
+    "macro-jaccard": lambda tp, fp, fn, tn: np.where(tp >= 0, tp, 0) / (tp + fp + fn),
+    "macro-balanced-accuracy": lambda tp, fp, fn, tn: (tp / (tp + fn) + tn / (tn + fp)) / 2,
+    "macro-h-mean": _h_mean,
+}
+WRITTEN = {
+    "arrays": lambda function: function,
+    "plain": lambda function: lambda *entries: function(*map(np.asarray, entries)),
+    "single": np.vectorize,
+    "loop": lambda function: lambda *entries: [function(*e) for e in zip(*entries, strict=True)],
+}
+# without the arrays that are handed in, 0/0 anywhere makes the value 0, not the ratio alone
+WHOLE = [name for name in BARE if name not in ("macro-balanced-accuracy", "macro-h-mean")]
+OWN = [(name, how) for name in BARE for how in WRITTEN if how == "arrays" or name in WHOLE]
+
+
+@pytest.mark.parametrize(("name", "how"), OWN)
+def test_a_ratio_of_zeros_is_0_in_a_metric_of_ones_own(name, how):
+    own, random = WRITTEN[how](BARE[name]), np.random.default_rng(1)
+    for _ in range(3):
+        eta = random.random((3, 4)).astype(np.float32).astype(np.float64)
+        eta[:, 3] = 0
+        ranking = ranked(eta)
+        best = 0.0
+        for choice in itertools.product(range(4), repeat=3):
+            given = np.zeros((3, 4), bool)
+            given[range(3), choice] = True
+            best = max(best, value(name, given, eta))
+        runs = [
+            BlockCoordinateAscent(own, start=start, seed=seed).run(ranking, 1)
+            for start in ("top", "greedy", "random")
+            for seed in range(4)
+        ]
+        assert all(np.isfinite(run.values).all() for run in runs)
+        assert max(run.values[-1] for run in runs) == pytest.approx(best, abs=1e-7)
+        assert measure(runs[0].ranking, ranking, own) == pytest.approx(runs[0].values[-1])
+
+
+@pytest.mark.parametrize(("name", "how"), OWN)
+def test_rules_are_learned_for_a_metric_that_divides_zeros(name, how):
+    eta = seeded(60, 12)
+    eta[:, 3] = 0
+    ranking = ranked(eta)
+    own = WRITTEN[how](BARE[name])
+    built_in, found = FrankWolfe(name, k=2).fit(ranking), FrankWolfe(own, k=2).fit(ranking)
+    assert np.isfinite(found.values_).all()
+    assert found.values_[-1] == pytest.approx(built_in.values_[-1], rel=1e-3)
+    stream = Online(own).apply(ranking, 2)
+    np.testing.assert_array_equal(stream.ids, Online(name).apply(ranking, 2).ids)
+    expected = measure(stream, ranking, name)
+    assert measure(stream, ranking, own) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (lambda tp, fp, fn, tn: 1 / (tp + fp), "inf"),
+        (np.vectorize(lambda tp, fp, fn, tn: 1 / (tp + fp)), "inf"),
+        (lambda tp, fp, fn, tn: np.log(tp), "-inf"),
+        (lambda tp, fp, fn, tn: np.sqrt(tp - 1), "nan"),
+    ],
+)
+def test_a_metric_that_is_not_finite_is_refused_by_the_labels_name(function, shown):
+    eta = np.array([[0.9, 0.4, 0.0], [0.8, 0.3, 0.0]])
+    labels = LabelSet(["zero", "one", "two"], names=["Zero", "One", "Two"])
+    ranking = Ranking([[0, 1, 2]] * 2, eta, labels)
+    known = "Zero" if shown == "nan" else "One"
+    for decide in (
+        lambda: BlockCoordinateAscent(function).apply(ranking, 1),
+        lambda: FrankWolfe(function, k=1).fit(ranking),
+        lambda: measure(TopK().apply(ranking, 1), ranking, function),
+        lambda: pareto(ranking, 1, function, weights=[0]),
+    ):
+        with pytest.raises(ParameterError, match=f"is {shown} for the label '{known}' at tp = "):
+            decide()
+
+
+def test_a_metric_that_is_not_finite_beside_what_was_decided_is_refused():
+    # finite as the texts are decided first, but not once one of them is decided otherwise
+    labels = LabelSet.numbered(2)
+    ranking = Ranking([[0, 1], [1, 0]], [[0.9, 0.4], [0.8, 0.3]], labels)
+    with pytest.raises(ParameterError, match="inf for the label"):
+        BlockCoordinateAscent(lambda tp, fp, fn, tn: 1 / (tp + fp)).apply(ranking, 1)
+
+
+def test_divisions_in_place_and_in_part_are_as_numpy_has_them():
+    def in_part(tp, fp, fn, tn):
+        return np.divide(tp, tp + fp, out=np.full_like(tp, 0.25), where=tp + fp > 0)
+
+    def in_place(tp, fp, fn, tn):
+        ratio = tp.copy()
+        ratio /= tp + fp
+        return ratio
+
+    tp, fp = np.array([0.0, 0.5]), np.array([0.0, 0.5])
+    np.testing.assert_array_equal(Metric(in_part)(tp, fp, tp, fp), [0.25, 0.5])
+    np.testing.assert_array_equal(Metric(in_place)(tp, fp, tp, fp), [0, 0.5])
+    assert tp.tolist() == [0.0, 0.5]
+
+
 @pytest.mark.parametrize("name", RATIOS)
 def test_gradients_are_those_of_small_differences(name):
     metric = metric_of(name)

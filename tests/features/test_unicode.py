@@ -8,12 +8,15 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalabel import _native
+from megalabel.data.strings import encoded, from_arrays
 from megalabel.features import Tfidf
+from megalabel.features.tfidf import CASES, NO_LOOKUP, UNITS
 
 TOOL = Path(__file__).parents[2] / "tools" / "make_unicode_tables.py"
 SAME_UNICODE = unicodedata.unidata_version == _native.UNICODE_VERSION
@@ -24,6 +27,11 @@ needs_same = pytest.mark.skipif(
 )
 
 EVERY = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+# known to all versions, in all of which their normal forms are the same
+KNOWN = EVERY
+if not SAME_UNICODE:
+    KNOWN = [c for c in EVERY if unicodedata.ucd_3_2_0.category(c) != "Cn"]
+FORMS = ["NFC", "NFKC", "NFD", "NFKD"]
 WORDS = Tfidf(case=None, normalise=None, min_word_length=1)
 CHARACTERS = {
     case: Tfidf(analyzer="char", case=case, normalise=None) for case in (None, "lower", "fold")
@@ -55,17 +63,76 @@ def test_spaces_are_those_of_the_regular_expressions() -> None:
     assert "".join(CHARACTERS[None].analyse(text)) == re.sub(r"\s\s+", " ", text)
 
 
-@given(st.text(st.sampled_from("aΣσςΑ.'·\u0301 ͺ1İ\u00ad😀"), max_size=12))
+def test_a_sigma_beside_any_character_is_as_in_python() -> None:
+    text = " ".join(f"AΣ{c} AΣ{c}B {c}Σ" for c in KNOWN if not c.isspace())
+    how = UNITS["char"], CASES["lower"], False, 1, 1, 1
+    _, found = _native.analyse(encoded([text]), how, NO_LOOKUP)
+    assert found.tobytes().decode() == text.lower()
+
+
+@given(st.text(st.sampled_from("aΣσςΑ.'·\u0301 ͺ1İ\u00ad😀_"), max_size=12))
 def test_a_sigma_at_the_end_of_a_word_is_final(text: str) -> None:
     assert "".join(CHARACTERS["lower"].analyse(text)) == re.sub(r"\s\s+", " ", text.lower())
 
 
-@pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD"])
-@given(text=st.text(st.characters(max_codepoint=0x3FFF, exclude_categories=["Cs", "Cn"])))
+def normalised(texts: list[str], form: str) -> list[str]:
+    changed = _native.normalise_texts(encoded(texts), form[-1] == "C", "K" in form)
+    return texts if changed is None else from_arrays(*changed).to_pylist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_character_has_the_normal_form_of_python(form: str) -> None:
+    marks = [c for c in KNOWN if unicodedata.combining(c)]
+    texts = [*KNOWN, *(f"e{c}\u0323\u0345" for c in marks), "".join(KNOWN), "".join(KNOWN[::-1])]
+    assert normalised(texts, form) == [unicodedata.normalize(form, text) for text in texts]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_pair_that_becomes_one_is_that_of_python(form: str) -> None:
+    apart = [unicodedata.normalize("NFD", c) for c in KNOWN]
+    texts = [
+        first + last
+        for text in apart
+        if text[1:]
+        for first in ("", "x", "é")
+        for last in (text, text[::-1], text + "\u0301")
+    ]
+    assert normalised(texts, form) == [unicodedata.normalize(form, text) for text in texts]
+
+
+CHANGING = [c for c in KNOWN if unicodedata.combining(c) or unicodedata.decomposition(c)]
+HANGUL = "가각힣각ᇂᅵᄒ\u11a7\u1176"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=200)
+@given(st.text(st.one_of(st.sampled_from(CHANGING), st.sampled_from(f"aeo \U0001d15e{HANGUL}"))))
 def test_normal_forms_are_those_of_python(form: str, text: str) -> None:
-    characters = Tfidf(analyzer="char", case=None, normalise=form)
-    expected = re.sub(r"\s\s+", " ", unicodedata.normalize(form, text))
-    assert "".join(characters.analyse(text)) == expected
+    assert normalised([text], form) == [unicodedata.normalize(form, text)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_normal_forms_for_any_threads_and_place(form: str, threads) -> None:
+    texts = ["plain", "cafe\u0301 ﬁn", "", "é", "Ａ" * 9_000, "한국어"] * 50
+    expected = [unicodedata.normalize(form, text) for text in texts]
+    for count in (1, 3):
+        threads(count)
+        assert normalised(texts, form) == expected
+    offsets, data = encoded(texts)
+    part = _native.normalise_texts((offsets[3:8], data), form[-1] == "C", "K" in form)
+    assert from_arrays(*part).to_pylist() == expected[3:7]
+
+
+def test_texts_in_normal_form_are_not_copied() -> None:
+    assert _native.normalise_texts(encoded(["plain", "café 한국"]), True, True) is None
+
+
+@pytest.mark.parametrize("raw", [b"e\xcc\x81\xff", b"\xff\xcc\x81e", b"\xcc\xcc\x81", b"\xcc"])
+def test_bytes_that_are_no_text_are_replaced(raw: bytes) -> None:
+    arrays = np.array([0, len(raw)]), np.frombuffer(raw, np.uint8)
+    changed = _native.normalise_texts(arrays, True, False) or arrays
+    expected = unicodedata.normalize("NFC", raw.decode(errors="replace"))
+    assert changed[1].tobytes().decode(errors="replace") == expected
 
 
 def test_accents_are_stripped() -> None:

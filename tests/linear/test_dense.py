@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from megalabel.base import clone
-from megalabel.data import LabelSet
+from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import LabelTree
 from megalabel.linear import AttentionTree, DenseTree, NearestLabels, dense
@@ -194,3 +194,11 @@ def test_damaged_attention_is_refused(change):
     }
     with pytest.raises(ValueError, match=r"AttentionTree|labels"):
         AttentionTree().restore(sound | change)
+
+
+def test_labels_that_fill_a_row_stand_behind_those_found_below_zero():
+    labels = LabelSet(["a", "b", "c"])
+    short = Ranking([[2, 3, 3], [0, 3, 3]], [[-1.5, *[-np.inf] * 2], [0.5, *[-np.inf] * 2]], labels)
+    found = dense.filled(short, np.array([1, 4, 2]))
+    assert found.ids.tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert found.scores.tolist() == [[-1.5] * 3, [0.5, 0, 0]]

@@ -47,6 +47,10 @@ def twin(rankings, how):
                 "softmax": np.exp(scores) / np.exp(scores).sum(),
                 "round-robin": 1 - (np.arange(len(ids)) * len(rankings) + number) / 1e3,
             }[how]
+            if how == "average":  # of margins, what is not named is no better than what is
+                lowest = min(0.0, scores.min(initial=0))
+                total = {label: value + lowest for label, value in total.items()}
+                values = scores - lowest
             for label, value in zip(ids.tolist(), values, strict=True):
                 if how == "round-robin":
                     total[label] = max(total[label], value)
@@ -139,3 +143,18 @@ def test_mistakes_are_told():
     for change in ({"members_": []}, {"members_": [3]}, {"labels_": LABELS}, {"labels_": 1}):
         with pytest.raises(ValueError, match="Ensemble"):
             Ensemble(OneVsAll()).restore(made.learned() | change)
+
+
+def test_a_label_that_a_model_does_not_name_is_not_before_those_it_names():
+    first = Ranking([[0, 1, 2]], [[-0.2, -0.4, -0.6]], LABELS)
+    second = Ranking([[0, 1, 3]], [[-0.1, -0.3, -3.0]], LABELS)
+    found = combined([first, second], "average")
+    assert found.ids[0].tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(found.scores[0], [-0.15, -0.35, -1.8, -1.8])
+
+
+def test_one_model_twice_is_the_model(random):
+    once = ranking(random)
+    twice = combined([once, once], "average")
+    np.testing.assert_array_equal(twice.ids, once.ids)
+    np.testing.assert_array_equal(twice.scores, once.scores)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -214,6 +216,46 @@ def test_noop_is_the_margin_of_the_leaf(data):
     ranking = model.rank(X, k=40)
     ours = np.take_along_axis(margins, ranking.ids.astype(int), axis=1)
     np.testing.assert_allclose(ranking.scores, ours, atol=1e-5)
+
+
+def test_a_label_that_a_tree_misses_has_the_lowest_margin_that_it_met(data):
+    X, Y = data
+    options = {"post": "noop", "beam": 2, "arity": 2, "max_leaf": 3}
+    model = TreeClassifier(trees=3, seed=4, **options).fit(X, Y)
+    alone = [deepcopy(model) for _ in range(3)]
+    for i, tree in enumerate(alone):
+        tree.trees_, tree.levels_ = model.trees_[i : i + 1], model.levels_[i : i + 1]
+    k = 6
+    met = [tree.rank(X, max(k, 2 * model.beam)) for tree in alone]
+    missed = 0
+    ranking = model.rank(X, k)
+    for row in range(X.shape[0]):
+        expected = np.zeros(Y.shape[1])
+        named = set()
+        for own in met:
+            ids, scores = (a[row][own.present[row]] for a in (own.ids, own.scores))
+            filled = np.full(Y.shape[1], min(0.0, scores.min()))
+            filled[ids] = scores
+            expected += filled / 3
+            missed += scores.min() < 0
+            named |= set(ids.tolist())
+        best = sorted(named, key=lambda label: (-np.float32(expected[label]), label))[:k]
+        assert ranking.ids[row, : len(best)].tolist() == best
+        np.testing.assert_allclose(
+            ranking.scores[row, : len(best)], expected[best], rtol=1e-5, atol=1e-6
+        )
+    assert missed > 100
+    # no label is before another because some trees did not meet it
+    assert (np.diff(ranking.scores, axis=1)[ranking.present[:, 1:]] <= 0).all()
+
+
+def test_trees_that_are_the_same_are_as_good_as_one(data):
+    X, Y = data
+    for post in ("noop", "l3-hinge"):
+        one = TreeClassifier(tree=READY, post=post, beam=2).fit(X, Y)
+        two = TreeClassifier(tree=[READY, READY], post=post, beam=2).fit(X, Y)
+        np.testing.assert_array_equal(two.rank(X, 3).ids, one.rank(X, 3).ids)
+        np.testing.assert_allclose(two.rank(X, 3).scores, one.rank(X, 3).scores, rtol=1e-6)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -193,8 +193,10 @@ class _State:
         self._call = self._differences if metric.number < 0 else None
         self._numbers = native_numbers(metric, self.linear, self.scale, n)
 
-    def _differences(self, both: np.ndarray) -> np.ndarray:
-        with_it, without = np.split(self.metric(*both), 2)
+    def _differences(self, both: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        labels, (tp, fp, fn, tn) = self.ranking.labels, both
+        values = self.metric(tp, fp, fn, tn, lambda at: labels.name(ids[at % len(ids)]))
+        with_it, without = np.split(values, 2)
         return np.ascontiguousarray(with_it - without)
 
     def _bytes(self) -> np.ndarray:
@@ -245,7 +247,8 @@ class _State:
             return 0.0
         if is_coverage(self.metric):
             return precise + self.scale * self._coverage()
-        return precise + self.scale * self.metric.total(hits, given, self.positives, n)
+        total = self.metric.total(hits, given, self.positives, n, self.ranking.labels)
+        return precise + self.scale * total
 
     def _coverage(self) -> float:
         self.labels["hits"] = self.labels["positives"] = 0

@@ -320,7 +320,11 @@ class _Problem:
         return sum(self._part(outcome[:, block], block) for block in self.blocks)
 
     def _part(self, outcome: np.ndarray, block: slice) -> float:
-        values = self.metric(*entries(outcome, self.positives[block]))
+        labels = self.ranking.labels
+        values = self.metric(
+            *entries(outcome, self.positives[block]),
+            name=lambda at: labels.name(block.start + at),
+        )
         return float(self.linear * outcome[0].sum() + self.scale * values.sum())
 
     def best_step(
@@ -364,10 +368,9 @@ class _Problem:
                     here, np.broadcast_to(direction[:, None], here.shape)
                 )
             # nothing is to be gained by a label that no text has
-            useless = (positives <= 0) | ~np.isfinite(found[:, block]).all(axis=0)
             found[:, block] *= self.scale
             found[0, block] += self.linear
-            found[:, block][:, useless] = 0
+            found[:, block][:, positives <= 0] = 0
         return found
 
     def _most(self) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel.base import Check
-from megalabel.data import Corpus, Ranking
+from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.truth import check_truth, label_matrix
-from megalabel.decision.dual import slope
+from megalabel.decision.dual import Ratios, slope
 from megalabel.errors import ParameterError
 
 Function: TypeAlias = Callable[..., Any]
@@ -27,10 +27,13 @@ class Metric:
     ----------
     function : callable
         Takes four float64 arrays, one number a label, in parts of the rows (they sum to 1), and
-        gives an array: the value of each label.
+        gives an array: the value of each label. 0/0 is 0 in NumPy's arithmetic with these arrays;
+        a function that takes them apart may give a NaN for 0/0, which counts as 0 too. Any other
+        value that is not finite is an error.
     gradient : callable, optional
         Takes the same and gives four arrays, the slopes of `function` in each entry. Without one
-        slopes are found by dual numbers, or by small differences where those cannot go.
+        slopes are found by dual numbers, or by small differences where those cannot go. A slope
+        that is not finite counts as 0: no step can follow it.
     name : str
         What it is called in tables.
 
@@ -57,22 +60,49 @@ class Metric:
         return f"Metric({self.name!r})"
 
     def __call__(
-        self, tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray
+        self,
+        tp: np.ndarray,
+        fp: np.ndarray,
+        fn: np.ndarray,
+        tn: np.ndarray,
+        name: Callable[[int], object] = int,
     ) -> np.ndarray:
-        """The value of each label."""
-        values = np.asarray(self.function(tp, fp, fn, tn), dtype=np.float64)
+        """The value of each label; `name` says what an error calls the label at a place."""
+        found = self._apply(tp, fp, fn, tn)
+        values = np.asarray(found, dtype=np.float64)
         if values.shape not in ((), np.shape(tp)):
             raise ParameterError(
                 f"the metric {self.name} gave {values.shape} values for {np.shape(tp)} labels"
             )
-        return np.ascontiguousarray(np.broadcast_to(values, np.shape(tp)))
+        if not isinstance(found, Ratios):
+            values = np.where(np.isnan(values), 0.0, values)
+        values = np.ascontiguousarray(np.broadcast_to(values, np.shape(tp)))
+        if not np.isfinite(values).all():
+            at = int(np.flatnonzero(~np.isfinite(values))[0])
+            sides = zip(("tp", "fp", "fn", "tn"), (tp, fp, fn, tn), strict=True)
+            told = ", ".join(f"{side} = {np.ravel(e)[at]:.6g}" for side, e in sides)
+            raise ParameterError(
+                f"the metric {self.name} is {values.flat[at]} for the label {name(at)!r} at {told};"
+                " it must be a finite number, or 0/0, which counts as 0"
+            )
+        return values
 
     def total(
-        self, hits: np.ndarray, given: np.ndarray, positives: np.ndarray, rows: float = 1.0
+        self,
+        hits: np.ndarray,
+        given: np.ndarray,
+        positives: np.ndarray,
+        rows: float,
+        labels: LabelSet,
     ) -> float:
         """The sum of all labels' values, from sums over rows as `entries` takes them."""
         return sum(
-            float(self(*entries(np.array([hits[p], given[p]]), positives[p], rows)).sum())
+            float(
+                self(
+                    *entries(np.array([hits[p], given[p]]), positives[p], rows),
+                    name=lambda at, first=p.start: labels.name(first + at),  # type: ignore[misc]
+                ).sum()
+            )
             for p in label_blocks(len(positives))
         )
 
@@ -82,19 +112,34 @@ class Metric:
         """The slopes of each label's value in its four entries."""
         at = np.array([tp, fp, fn, tn], dtype=np.float64)
         if self._gradient is not None:
-            given = self._gradient(*at)
-            return tuple(np.broadcast_to(np.asarray(g, np.float64), at.shape[1:]) for g in given)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                given = self._gradient(*at.view(Ratios))
+            return tuple(_finite(np.broadcast_to(g, at.shape[1:])) for g in given)
         ways = np.eye(4)
         return tuple(
-            slope(self.function, at, np.broadcast_to(way[:, None], at.shape)) for way in ways
+            _finite(slope(self._apply, at, np.broadcast_to(way[:, None], at.shape))) for way in ways
         )
 
     def slopes(self, at: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """How fast values change when the entries (4, labels) move in a direction."""
         if self._gradient is None:
-            return slope(self.function, at, direction)
+            return _finite(slope(self._apply, at, direction))
         parts = zip(self.gradient(*at), direction, strict=True)
         return np.ascontiguousarray(sum(g * d for g, d in parts), np.float64)
+
+    def _apply(self, *entries: Any) -> Any:
+        """What the function gives. Those with a native twin know 0/0 themselves."""
+        if self.number >= 0:
+            return self.function(*entries)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.function(
+                *(e.view(Ratios) if isinstance(e, np.ndarray) else e for e in entries)
+            )
+
+
+def _finite(slopes: Any) -> np.ndarray:
+    found = np.asarray(slopes, np.float64)
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 def _ratio(a: Any, b: Any) -> Any:
@@ -240,4 +285,10 @@ def measure(
     hits, times, positives = (
         np.bincount(m.indices, m.data.astype(np.float64), width) for m in (both, given, matrix)
     )
-    return float(metric(*entries(np.array([hits, times]), positives, n)).mean())
+    names = decided.labels
+    return float(
+        metric(
+            *entries(np.array([hits, times]), positives, n),
+            name=lambda at: names.name(at) if at < len(names) else at,
+        ).mean()
+    )

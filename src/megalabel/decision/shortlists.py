@@ -142,7 +142,7 @@ def expected_value(decided: Ranking, positives: np.ndarray, metric: Metric) -> f
         present = decided.present
         return expected_coverage(decided.ids[present], decided.scores[present], len(positives))
     hits, given = label_sums(decided)
-    total = metric.total(hits, given, positives, max(1, len(decided)))
+    total = metric.total(hits, given, positives, max(1, len(decided)), decided.labels)
     return total / max(1, len(positives))
 
 

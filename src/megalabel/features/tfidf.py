@@ -7,7 +7,6 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
@@ -44,7 +43,8 @@ class Tfidf(Featurizer):
         (`str.lower`), or case as it is.
     normalise : "NFKC", "NFKD", "NFC", "NFD" or None
         Unicode normal form that texts are brought to first, so that characters which look the
-        same are the same.
+        same are the same. Normal forms, case and words are those of Unicode 14.0, whichever
+        version Python or Arrow has.
     strip_accents : bool
         Drop accents and other combining marks. Texts are then decomposed first: NFKD in place of
         NFKC or None, NFD in place of NFC.
@@ -344,19 +344,8 @@ class Tfidf(Featurizer):
             form = {None: "NFKD", "NFKC": "NFKD", "NFC": "NFD"}.get(form, form)
         if form is None:
             return arrays
-        if form in ("NFC", "NFKC"):
-            changing = _native.unstable_texts(arrays).view(bool)
-        else:
-            ascii_only = pc.string_is_ascii(from_arrays(*arrays))
-            changing = ~ascii_only.to_numpy(zero_copy_only=False)
-        if not changing.any():
-            return arrays
-        texts = from_arrays(*arrays)
-        if changing.all():
-            return to_arrays(pc.utf8_normalize(texts, form))
-        mask = pa.array(changing)
-        changed = pc.utf8_normalize(texts.filter(mask), form)
-        return to_arrays(pc.replace_with_mask(texts, mask, changed))
+        changed: TextArrays | None = _native.normalise_texts(arrays, form[-1] == "C", "K" in form)
+        return arrays if changed is None else changed
 
     def _weighed(self, indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> csr_matrix:
         idf = self.idf_ if self.use_idf else NO_WEIGHTS

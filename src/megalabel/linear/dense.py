@@ -11,7 +11,7 @@ from megalabel.base import Check, Classifier, check_array, integer, one_of, sequ
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree
-from megalabel.linear.prior import check_width, clamped
+from megalabel.linear.prior import check_width, clamped, unnamed_scores
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -216,7 +216,8 @@ def shortlisted(
 
 
 def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
-    """Places that no candidate took go to the most frequent of the other labels, with a score of 0.
+    """Places that no candidate took go to the most frequent of the other labels, with a score of 0,
+    or the lowest of the row where that is below.
 
     Examples
     --------
@@ -225,11 +226,11 @@ def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
     array([[2, 1]], dtype=int32)
     """
     frequent = np.argsort(-counts, kind="stable")[: 2 * ranking.k]
-    ids, scores = ranking.ids.copy(), ranking.scores.copy()
+    ids, scores, lowest = ranking.ids.copy(), ranking.scores.copy(), unnamed_scores(ranking)
     for row in np.flatnonzero(~ranking.present.all(1)):
         places = np.flatnonzero(~ranking.present[row])
         others = frequent[~np.isin(frequent, ids[row])]
-        ids[row, places], scores[row, places] = others[: len(places)], 0
+        ids[row, places], scores[row, places] = others[: len(places)], lowest[row]
     return Ranking(ids, scores, ranking.labels)
 
 

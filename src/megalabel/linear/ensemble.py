@@ -10,14 +10,14 @@ from scipy.sparse import csr_matrix
 
 from megalabel.base import Check, Classifier, clone, instance, integer, one_of
 from megalabel.data import LabelSet, Ranking
-from megalabel.linear.prior import begin, clamped
+from megalabel.linear.prior import begin, clamped, unnamed_scores
 
 
 class Ensemble(Classifier):
     """Several classifiers of one kind on the same rows, each from its own seed.
 
     Scores of different models are brought to a common scale, then added up; a label that a model
-    does not name counts 0 there.
+    does not name counts 0 there, or the lowest score that it names where that is below 0.
 
     Parameters
     ----------
@@ -129,6 +129,7 @@ def combined(rankings: list[Ranking], how: str) -> Ranking:
     labels, n = rankings[0].labels, len(rankings[0])
     longest = max(ranking.k for ranking in rankings)
     rows, columns, values = [], [], []
+    unnamed = np.zeros(n)  # the sum of what labels count that models do not name
     for number, ranking in enumerate(rankings):
         present = ranking.present
         rows.append(np.nonzero(present)[0])
@@ -139,6 +140,10 @@ def combined(rankings: list[Ranking], how: str) -> Ranking:
         else:
             scores = _SCALES[how](ranking, longest)
         values.append(scores[present].astype(np.float64))
+        if how == "average":
+            lowest = unnamed_scores(ranking)
+            values[-1] -= lowest[rows[-1]]
+            unnamed += lowest
     flat = [np.concatenate(part) for part in (rows, columns, values)]
     if how == "round-robin":  # a label stands where it comes first
         order = np.lexsort((-flat[2], flat[1], flat[0]))
@@ -147,6 +152,7 @@ def combined(rankings: list[Ranking], how: str) -> Ranking:
         first[1:] = (np.diff(flat[0]) != 0) | (np.diff(flat[1]) != 0)
         flat = [part[first] for part in flat]
     total = csr_matrix((flat[2], (flat[0], flat[1])), shape=(n, len(labels)))
+    total.data += np.repeat(unnamed, np.diff(total.indptr))
     if how != "round-robin":
         total.data /= len(rankings) * (longest if how == "rank" else 1)
     width = int(np.diff(total.indptr).max(initial=1))

@@ -19,7 +19,7 @@ from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_width, clamped
+from megalabel.linear.prior import check_width, clamped, unnamed_scores
 from megalabel.progress import Progress, progress
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class TreeClassifier(training.LinearClassifier):
         there by their beam.
     beam : int
     post : str
-        How margins become scores along a path: see `linear.chunks.beam_search`.
+        How margins become scores along a path: see `linear.chunks.beam_search`. Several trees
+        give the mean of their scores; a label that a tree did not meet has 0 there or, with
+        "noop", whose margins may be below 0, the lowest that the tree met for that text.
     exact : bool
         Search best first for the exact answer instead of by beam; needs scores that fall.
     weighting, propensities, positive_costs, negative_costs
@@ -380,23 +382,26 @@ class TreeClassifier(training.LinearClassifier):
             )
             for tree, levels in zip(self.trees_, self.levels_, strict=True)
         ]
-        if len(answers) == 1:
-            return Ranking(*answers[0], self.labels_).top(k)
-        return self._mean(answers, k)
+        rankings = [Ranking(*answer, self.labels_) for answer in answers]
+        return (rankings[0] if len(rankings) == 1 else self._mean(rankings, k)).top(k)
 
-    def _mean(self, answers: list[tuple[np.ndarray, np.ndarray]], k: int) -> Ranking:
-        """The mean of the trees' scores; a label that a tree did not meet has 0 there."""
-        n = len(answers[0][0])
+    def _mean(self, rankings: list[Ranking], k: int) -> Ranking:
+        """The mean of the trees' scores, of labels that a tree did not meet too."""
+        n = len(rankings[0])
+        kind: Any = np.float64 if self.post == "noop" else np.float32  # the rest needs no more
+        unmet = np.zeros(n, kind)
         rows, columns, values = [], [], []
-        for ids, scores in answers:
-            present = ids < len(self.labels_)
+        for ranking in rankings:
+            present, lowest = ranking.present, unnamed_scores(ranking).astype(kind)
             rows.append(np.repeat(np.arange(n), present.sum(axis=1)))
-            columns.append(ids[present])
-            values.append(scores[present] / len(answers))
+            columns.append(ranking.ids[present])
+            values.append((ranking.scores[present] - lowest[rows[-1]]) / len(rankings))
+            unmet += lowest / len(rankings)
         total = csr_matrix(
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
             shape=(n, len(self.labels_)),
         )
+        total.data += np.repeat(unmet, np.diff(total.indptr))
         return Ranking.from_csr(total, k, self.labels_)
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
