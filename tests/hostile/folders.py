@@ -148,7 +148,9 @@ def seal(folder: Path, manifest: dict[str, Any]) -> None:
 
 def change_array(chance: random.Random, folder: Path, manifest: dict[str, Any]) -> None:
     """Other numbers in an array, or fewer of them."""
-    arrays = sorted(folder.glob("*.npy"))
+    arrays = sorted(f for f in folder.glob("*.npy") if f.is_file() and not f.is_symlink())
+    if not arrays:
+        return
     file = chance.choice(arrays)
     content = bytearray(file.read_bytes())
     body = min(128, len(content))  # where the numbers of a .npy file begin
@@ -211,8 +213,8 @@ def change_text(chance: random.Random, folder: Path, manifest: dict[str, Any]) -
 
 def strange_file(chance: random.Random, folder: Path, manifest: dict[str, Any]) -> None:
     """Something else in the place of a file, or no file at all."""
-    file = chance.choice(sorted(folder.iterdir()))
-    file.unlink(missing_ok=True)
+    file = chance.choice(sorted(f for f in folder.iterdir() if not f.is_dir()))
+    file.unlink()
     kind = chance.choice(["none", "folder", "link", "loop", "pipe", "empty", "device"])
     if kind == "folder":
         file.mkdir()
