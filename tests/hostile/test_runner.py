@@ -5,7 +5,6 @@ import signal
 import time
 
 import pytest
-
 from tests.hostile.runner import MIB, Trial, run
 
 
