@@ -12,6 +12,7 @@ from megalabel.data.formats.columns import TEXT_FIELDS
 from megalabel.data.formats.lines import Block, read_blocks, split_lines
 from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
@@ -33,7 +34,11 @@ def looks_like_vocabulary(first_line: str) -> bool:
 
 
 def read_rows(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of an Annif TSV file, some at a time; labels are URIs without their brackets."""
 
@@ -50,13 +55,14 @@ def read_rows(
                 continue
             yield place, number, text, [uri.strip("<>") for uri in subjects.split()]
 
-    return rows_of_lines(path, parse, labels, problems, batch_rows)
+    return rows_of_lines(path, parse, labels, problems, limits)
 
 
-def read_vocabulary(path: Path) -> LabelSet:
+def read_vocabulary(path: Path, limits: Limits = USUAL) -> LabelSet:
     """The labels of a vocabulary: TSV of `<uri>` and label, or CSV with `uri` and `label_en`."""
     problems = Problems()
-    lines = [line for block in read_blocks(path) for line in split_lines(block, path, problems)]
+    blocks = read_blocks(path, limits=limits)
+    lines = [line for block in blocks for line in split_lines(block, path, problems)]
     if not lines:
         raise DataError("the vocabulary is empty", file=path)
     places: dict[str, int] = {}

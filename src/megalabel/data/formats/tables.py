@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +18,63 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.columns import FIELDS, TEXT_FIELDS, columns, text_columns
-from megalabel.data.formats.lines import BLOCK, open_input, read_head
+from megalabel.data.formats.columns import (
+    TEXT_FIELDS,
+    columns,
+    field_of,
+    known_columns,
+    text_columns,
+)
+from megalabel.data.formats.lines import BLOCK, not_utf8, open_input, read_head
 from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
 _DELIMITERS = ",\t;"
+_PARQUET_ROWS = 1 << 13  # unpacked at a time, then counted
+# What Arrow raises for a damaged file; names of columns need not be UTF-8 either.
+_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 def delimiter_of(header: str) -> str | None:
     """What separates the columns of a header, or None if it names no column of text."""
     for delimiter in _DELIMITERS:
-        if {name.lower() for name in _names(header, delimiter)} & set(TEXT_FIELDS):
+        if {field_of(name) for name in _names(header, delimiter)} & set(TEXT_FIELDS):
             return delimiter
     return None
 
 
 def _names(header: str, delimiter: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    try:
+        return next(csv.reader([header], delimiter=delimiter), [])
+    except csv.Error:  # such as a line end within the line
+        return []
 
 
 def read_csv(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a CSV or TSV file with a header, some at a time."""
     import pyarrow.csv
 
-    header = read_head(path).split(b"\n", 1)[0].decode(errors="replace").strip()
+    # lines may end with CR alone, and blank ones before the header are passed over, as Arrow does
+    header = re.split(rb"[\r\n]", read_head(path).lstrip(b"\r\n"), maxsplit=1)[0].decode(
+        errors="replace"
+    )
     delimiter = delimiter_of(header)
     if delimiter is None:
         raise DataError(
-            f"expected a header with title, content or text, found {header[:60]!r}",
+            f"expected a header with title, content or text, found {header.strip()[:60]!r}",
             file=path,
             line=1,
         )
-    wanted = {name for name in _names(header, delimiter) if name.lower() in FIELDS}
+    wanted = list(known_columns(_names(header, delimiter), path).values())
     lines = _Lines(path, delimiter)
     bad: list[int] = []  # rows with too few or too many columns
 
@@ -69,7 +90,7 @@ def read_csv(
     failure: list[str] = []
     done = 0
     try:
-        with open_input(path) as source:
+        with open_input(path, limits) as source:
             reader = pyarrow.csv.open_csv(
                 source,
                 # bytes, as Arrow does not say which row is not UTF-8; one thread, so that it
@@ -81,7 +102,7 @@ def read_csv(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handle
                 ),
                 pyarrow.csv.ConvertOptions(
-                    include_columns=sorted(wanted),
+                    include_columns=wanted,
                     column_types=dict.fromkeys(wanted, pa.large_binary()),
                 ),
             )
@@ -89,8 +110,8 @@ def read_csv(
                 origin = np.arange(done, done + len(batch) + len(bad))
                 origin = origin[~np.isin(origin, bad)][: len(batch)]
                 done = int(origin[-1]) + 1 if len(origin) else done
-                yield _decoded_rows(batch, origin, lines, path, problems, labels)
-    except (pa.ArrowInvalid, OSError) as error:
+                yield _decoded_rows(batch, origin, lines, path, problems, labels, limits)
+    except (pa.ArrowException, OSError) as error:
         if failure:
             raise DataError(failure[0], file=path, line=lines.of(bad[-1])) from None
         reason = "truncated: it ends early" if "truncated" in str(error).lower() else str(error)
@@ -104,27 +125,26 @@ def _decoded_rows(
     path: Path,
     problems: Problems,
     labels: LabelSet | None,
+    limits: Limits,
 ) -> Rows:
-    good = np.ones(len(origin), bool)
+    wrong: dict[int, str] = {}
     found: dict[str, pa.Array] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            found[name.lower()] = column.cast(pa.large_string())
+            found[name] = column.cast(pa.large_string())
         except pa.ArrowInvalid:
             values = []
             for i, value in enumerate(column.to_pylist()):
                 try:
                     values.append(value.decode())
-                except UnicodeDecodeError:
+                except UnicodeDecodeError as error:
                     values.append("")
-                    if good[i]:
-                        problems.add(
-                            f"column {name}: expected UTF-8 text, found other bytes",
-                            file=path,
-                            line=lines.of(int(origin[i])),
-                        )
-                    good[i] = False
-            found[name.lower()] = pa.array(values, pa.large_string())
+                    wrong.setdefault(i, f"column {name}: {not_utf8(value, error.start)}")
+            found[name] = pa.array(values, pa.large_string())
+    for i in sorted(wrong):
+        problems.add(wrong[i], file=path, line=lines.of(int(origin[i])))
+    good = np.ones(len(origin), bool)
+    good[list(wrong)] = False
     table = pa.table(found).filter(pa.array(good))
     origin = origin[good]
     return gather(
@@ -133,6 +153,8 @@ def _decoded_rows(
         problems,
         labels,
         origin=origin,
+        size=path.stat().st_size,
+        limits=limits,
         line_of=lambda i: lines.of(int(origin[i])),
     )
 
@@ -169,33 +191,59 @@ class _Lines:
 
 
 def read_parquet(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a Parquet file, all at once or `batch_rows` at a time."""
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
-            text_columns(file.schema_arrow.names, path)
-            wanted = [name for name in file.schema_arrow.names if name in FIELDS]
-            tables = (
-                [file.read(wanted)]
-                if batch_rows is None
-                else (pa.table(b) for b in file.iter_batches(batch_rows, columns=wanted))
+            known = known_columns(file.schema_arrow.names, path)
+            text_columns(known, file.schema_arrow.names, path)
+            batches = _counted(
+                file, list(known.values()), batch_rows or _PARQUET_ROWS, path, limits
             )
-            yield from _rows_of_tables(tables, path, problems, labels)
-    except (pa.ArrowException, OSError) as error:
+            tables = (
+                [pa.Table.from_batches(batches, _selected(file.schema_arrow, known))]
+                if batch_rows is None
+                else map(pa.table, batches)
+            )
+            yield from _rows_of_tables(tables, path, problems, labels, limits)
+    except _DAMAGED as error:
         raise DataError(f"the Parquet file is damaged: {error}", file=path) from None
 
 
+def _counted(
+    file: Any, names: list[str], batch_rows: int, path: Path, limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a Parquet file, as long as it unpacks to no more bytes than it may."""
+    done = 0
+    for batch in file.iter_batches(batch_rows, columns=names):
+        done += batch.nbytes
+        limits.check_unpacked(done, path)
+        yield batch
+
+
+def _selected(schema: pa.Schema, known: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name in known.values()])
+
+
 def read_arrow(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of an Arrow file, mapped from disk: one record batch of texts is never copied."""
     try:
         tables = _mapped(path, batch_rows)
-        yield from _rows_of_tables(tables, path, problems, labels)
-    except (pa.ArrowException, OSError) as error:
+        yield from _rows_of_tables(tables, path, problems, labels, limits)
+    except _DAMAGED as error:
         raise DataError(f"the Arrow file is damaged: {error}", file=path) from None
 
 
@@ -208,7 +256,7 @@ def _mapped(path: Path, batch_rows: int | None) -> Iterator[pa.Table]:
         batches = map(reader.get_batch, range(reader.num_record_batches))
     else:
         reader = batches = pa.ipc.open_stream(source)
-    text_columns(reader.schema.names, path)
+    text_columns(known_columns(reader.schema.names, path), reader.schema.names, path)
     if batch_rows is None:
         yield pa.Table.from_batches(batches, reader.schema)
         return
@@ -218,15 +266,23 @@ def _mapped(path: Path, batch_rows: int | None) -> Iterator[pa.Table]:
 
 
 def _rows_of_tables(
-    tables: Any, path: Path, problems: Problems, labels: LabelSet | None
+    tables: Any, path: Path, problems: Problems, labels: LabelSet | None, limits: Limits
 ) -> Iterator[Rows]:
     done = 0
     for table in tables:
-        known = table.select([name for name in table.column_names if name in FIELDS])
+        known = table.select(list(known_columns(table.column_names, path).values()))
         known.validate(full=True)
         origin = np.arange(done, done + table.num_rows)
         done += table.num_rows
-        yield gather(columns(known, path), path, problems, labels, origin=origin)
+        yield gather(
+            columns(known, path),
+            path,
+            problems,
+            labels,
+            origin=origin,
+            size=path.stat().st_size,
+            limits=limits,
+        )
 
 
 def to_table(corpus: Corpus) -> pa.Table:

@@ -1,0 +1,135 @@
+"""Sizes are held against the size of a file before memory is taken."""
+
+import gzip
+import io
+import json
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from scipy.sparse import csc_matrix, csr_matrix, save_npz
+
+from megalabel.data import LabelSet, from_frame, read
+from megalabel.data.limits import FEW_BYTES, FEW_LABELS, Limits
+from megalabel.errors import DataError
+
+MANY = FEW_LABELS + 1
+
+
+def numbered(folder, kind: str, labels: int):
+    """A small corpus that speaks of so many labels."""
+    last = labels - 1
+    if kind == "pecos":
+        (folder / "X.trn.txt").write_text("x\n")
+        save_npz(folder / "Y.trn.npz", csr_matrix(([1.0], [0], [0, 1]), shape=(1, labels)))
+        return folder
+    path = folder / f"a.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pa.table({"text": ["x"], "target_ind": [[last]]}), path)
+    else:
+        path.write_text(
+            {
+                "svm": f"{last} 1:1\n",
+                "txt": f"1 5 {labels}\n0 1:1\n",
+                "jsonl": json.dumps({"text": "x", "target_ind": [last]}),
+                "json": json.dumps([{"text": "x", "target_ind": [last]}]),
+                "csv": f"text,target_ind\nx,{last}\n",
+            }[kind]
+        )
+    return path
+
+
+KINDS = ["svm", "txt", "jsonl", "json", "csv", "parquet", "pecos"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_labels_than_a_file_can_be_about(tmp_path, kind):
+    path = numbered(tmp_path, kind, MANY)
+    with pytest.raises(
+        DataError,
+        match=rf"found '?({MANY - 1}|{MANY})'?; .*give max_bytes={16 * MANY} \(--max-bytes",
+    ):
+        read(path)
+    assert len(read(path, max_bytes=16 * MANY).labels) == MANY
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_million_labels_are_always_fine(tmp_path, kind):
+    assert len(read(numbered(tmp_path, kind, FEW_LABELS)).labels) == FEW_LABELS
+
+
+def test_a_frame():
+    frame = pa.table({"text": ["x"], "labels": [[MANY]]})
+    with pytest.raises(DataError, match="give max_bytes"):
+        read(frame)
+    assert len(from_frame(frame, max_bytes=10**9).labels) == MANY + 1
+
+
+def test_a_large_file_may_number_more():
+    assert Limits().labels(10**9) == 125_000_000
+    assert Limits().unpacked(10**9) == 10**11
+
+
+@pytest.mark.parametrize("n", [0, 1, 9, 10, 11, 99, 101, 1_000, 65_536, 123_456])
+def test_numbered_labels(n):
+    assert LabelSet.numbered(n).ids.to_pylist() == [str(i) for i in range(n)]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.txt", "a.svm", "a.tsv", "b.txt"])
+def test_text_that_unpacks_to_too_much(tmp_path, name):
+    start = {
+        "a.jsonl": b'{"text": "x"}\n',
+        "a.json": b'[{"text": "x"}]',
+        "a.csv": b"text\nx\n",
+        "a.txt": b"__label__a x\n",
+        "a.svm": b"1 1:1\n",
+        "a.tsv": b"x\t<u:a>\n",
+        "b.txt": b"1 5 5\n0 1:1\n",
+    }[name]
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(start + bytes([10]) * (FEW_BYTES + 10), 1))
+    with pytest.raises(DataError, match=r"unpack to more than 16,777,216; .* give max_bytes"):
+        read(path)
+    if name == "a.jsonl":
+        assert len(read(path, max_bytes=2 * FEW_BYTES)) == 1
+
+
+class TestMatrices:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "X.trn.txt").write_text("x\n")
+        return tmp_path
+
+    def test_that_unpack_to_too_much(self, folder):
+        file = folder / "Y.trn.npz"
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr("data.npy", bytes(FEW_BYTES + 1))
+        with pytest.raises(DataError, match=r"Y\.trn\.npz: its .* unpack to more than"):
+            read(folder)
+
+    def test_of_more_rows_than_the_file_can_hold(self, folder):
+        save_npz(folder / "Y.trn.npz", csc_matrix(([1.0], [0], [0, 1]), shape=(10**9, 1)))
+        with pytest.raises(DataError, match="1000000000 rows, more than the file can hold"):
+            read(folder)
+
+    def test_pickles_are_refused(self, folder):
+        hostile = np.array([folder], dtype=object)
+        packed = io.BytesIO()
+        np.lib.format.write_array(packed, hostile, allow_pickle=True)
+        with zipfile.ZipFile(folder / "Y.trn.npz", "w") as archive:
+            for name in ("format", "shape", "data", "indices", "indptr"):
+                archive.writestr(f"{name}.npy", packed.getvalue())
+        with pytest.raises(DataError, match="allow_pickle=False"):
+            read(folder)
+
+
+def test_a_table_that_unpacks_to_too_much(tmp_path):
+    path = tmp_path / "a.parquet"
+    text = pa.DictionaryArray.from_arrays(np.zeros(50_000, np.int32), ["x" * 1000])
+    pyarrow.parquet.write_table(pa.table({"text": text.dictionary_decode()}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match=r"a\.parquet: its .* unpack to more than 16,777,216"):
+        read(path)
+    assert len(read(path, max_bytes=10**9)) == 50_000
