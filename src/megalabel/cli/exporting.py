@@ -9,7 +9,7 @@ import typer
 
 from megalabel import store
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, read
+from megalabel.cli.models import Json, MaxBytes, SkipBad, read
 from megalabel.errors import MissingExtraError
 
 
@@ -25,6 +25,7 @@ def export(
     ] = None,
     part: Annotated[str, typer.Option("--split", help="Which part of it.")] = "test",
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Write the encoder of a neural model as ONNX, with its tokenizer; or all of it as a model.
@@ -36,7 +37,7 @@ def export(
         from megalabel.neural import export_onnx, without_torch
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "neural") from error
-    sample = None if texts is None else read(texts, part, skip_bad)
+    sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
     if whole:
         store.check_target(out)
         tagger = without_torch(model, int8=int8, texts=sample)

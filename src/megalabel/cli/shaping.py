@@ -10,7 +10,7 @@ import typer
 import megalabel
 from megalabel import calibration, store
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, Threads, folder_bytes, read, use_threads
+from megalabel.cli.models import Json, MaxBytes, SkipBad, Threads, folder_bytes, read, use_threads
 from megalabel.tagger import Tagger
 
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
@@ -72,6 +72,7 @@ def calibrate(
     ] = None,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Make a model's probabilities right on texts that it was not trained on.
@@ -83,7 +84,7 @@ def calibrate(
     target = model if out is None else out
     store.check_target(target)
     tagger = Tagger.load(model)
-    tagger.calibrate(read(folder, part, skip_bad), method=calibrator).save(target)
+    tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": k}
     if as_json:
         output.show_json(facts | {"reliability": tagger.reliability_})

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from megalabel import files
 from megalabel.data.formats import annif, jsonl
 from megalabel.data.formats.detect import FORMATS, detect, ending, first_line, stem
 from megalabel.data.formats.lines import read_blocks, split_lines
@@ -67,6 +68,8 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
     """The part of a corpus that a file or folder and a split's name mean."""
     if format is not None and format not in FORMATS:
         raise ParameterError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+    if path.parent.is_dir():
+        _finish_writing(path.parent)
     if not path.exists():
         raise DataError(f"no such file or folder{_similar(path)}", file=path)
     wanted = None if split is None else split_name(split)
@@ -90,16 +93,17 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
 def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
     """The parts of a corpus in a folder by name: train, test and validation where files say so,
     else by the files' own names."""
+    _finish_writing(folder)
     found: dict[str, dict[str, list[Path]]] = {}
     unreadable: list[DataError] = []
-    files = _files(folder)
-    pecos = [path for path in files if _PECOS.fullmatch(path.name)]
+    paths = _files(folder)
+    pecos = [path for path in paths if _PECOS.fullmatch(path.name)]
     if any(path.suffix == ".npz" for path in pecos):
         from megalabel.data.formats import npz
 
         for name in npz.find_splits(folder):
             found.setdefault(split_name(name), {})["pecos"] = [folder]
-    for path in files:
+    for path in paths:
         if path in pecos or is_label_file(path) or path.name.startswith("filter_labels"):
             continue
         try:
@@ -129,6 +133,17 @@ def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
             raise DataError(f"several files could be the {name} part: {listed}", file=folder)
         parts[name] = Part(name, kind, tuple(kinds[kind]))
     return parts
+
+
+def _finish_writing(folder: Path) -> None:
+    try:
+        files.finish(folder)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"a writer was killed here and its files cannot be put in place: {error}; read the "
+            "folder once where it can be written to",
+            file=folder,
+        ) from None
 
 
 def _choose(folder: Path, parts: dict[str, Part], wanted: str | None) -> Part:
@@ -165,8 +180,8 @@ def find_labels(part: Part, limits: Limits = USUAL) -> LabelSet | None:
     found = [path for path in find_label_files(part.folder) if path not in part.files]
     read = jsonl.read_labels
     if not found and part.format == "annif":
-        files = [path for path in _files(part.folder) if path not in part.files]
-        tables = [path for path in files if ending(path)[1] in (".tsv", ".csv", ".txt")]
+        others = [path for path in _files(part.folder) if path not in part.files]
+        tables = [path for path in others if ending(path)[1] in (".tsv", ".csv", ".txt")]
         found = [path for path in tables if _is_vocabulary(path)]
         read = annif.read_vocabulary
     if len(found) > 1:

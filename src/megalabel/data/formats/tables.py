@@ -1,7 +1,7 @@
 """Tables: CSV and TSV with a header, Parquet, and Arrow's file and stream formats.
 
 The columns are those of JSON lines: title, content and/or text; uid or id; labels as a list of
-names or one string that `;` or `|` separates, or target_ind, with target_rel.
+names or one string, or target_ind, with target_rel.
 """
 
 from __future__ import annotations
