@@ -359,6 +359,22 @@ class TestOtherText:
         ):
             read(file(tmp_path, "a,b\n1,2\n", "a.csv"))
 
+    def test_csv_rows_that_are_bad_and_not_utf8(self, tmp_path, capfd):
+        content = b"text,labels\nx,a\n\xe9,b,c\n\xc3,\xe9\ny,b\n"
+        path = file(tmp_path, content, "a.csv")
+        with pytest.raises(DataError, match=r"line 3: expected 2 columns, found 3"):
+            read(path)
+        problems = Problems(skip=True)
+        assert read(path, problems=problems).texts.to_pylist() == ["x", "y"]
+        assert sorted(problem.line for problem in problems.kept) == [3, 4]
+        assert "0xc3" in problems.kept[1].message
+        assert capfd.readouterr().err == ""
+
+    def test_vocabulary_fields_longer_than_usual(self, tmp_path):
+        path = file(tmp_path, "text\t<u:a>\n", "a.tsv")
+        file(tmp_path, f"uri,label_en\nu:a,{'x' * 200_000}\n", "v.csv")
+        assert len(read(path).labels.name(0)) == 200_000
+
     def test_csv_fields_longer_than_usual(self, tmp_path):
         text = "x" * 300_000
         path = file(tmp_path, f"text,labels\n{text},a\nbad\n", "a.csv")

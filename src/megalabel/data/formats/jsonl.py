@@ -23,6 +23,7 @@ from megalabel.data.formats.lines import (
     BLOCK,
     Block,
     count_lines,
+    is_utf8,
     not_utf8,
     pieces,
     read_blocks,
@@ -215,7 +216,7 @@ def parse_fast(block: Block) -> pa.Table | None:
         or (characters[starts] != 123).any()
         or (before != 125).any()
         or b"\0" in data
-        or not _is_utf8(data)
+        or not is_utf8(data)
     ):
         return None
     longest = int(np.diff(starts, append=len(data)).max())
@@ -340,16 +341,6 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
 def _shown(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _is_utf8(data: bytes) -> bool:
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
-    whole = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data))
-    try:
-        whole.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _schema(first_line: bytes) -> pa.Schema:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import io
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from megalabel.data.limits import USUAL, Limits
@@ -85,7 +89,9 @@ def read_blocks(path: Path, size: int = BLOCK, limits: Limits = USUAL) -> Iterat
             held = [data[cut:]]
             yield Block(block, line)
             line += block.count(b"\n")
-        if rest := b"".join(held):
+        rest = held[0] if len(held) == 1 else b"".join(held)
+        held.clear()
+        if rest:
             yield Block(rest, line)
 
 
@@ -136,6 +142,27 @@ def split_lines(block: Block, path: Path, problems: Problems) -> Iterator[Line]:
             )
 
 
+@contextlib.contextmanager
+def long_fields() -> Iterator[None]:
+    """Let Python's CSV reader take fields of any length."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8, without decoding them."""
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
+    whole = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data))
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def not_utf8(data: bytes, position: int) -> str:
     """What to say of bytes that are not UTF-8, with a guess at what they are.
 
@@ -165,8 +192,9 @@ def _lines(block: Block) -> Iterator[tuple[int, bytes]]:
     for found in _LINE.finditer(block.data):
         number += block.data.count(b"\n", done, found.start())
         done = found.start()
-        if not found[0].isspace():
-            yield number, found[0]
+        raw = found[0]
+        if not raw.isspace():
+            yield number, raw
 
 
 def _read(source: pa.NativeFile, size: int, path: Path, done: int) -> bytes:

@@ -6,16 +6,17 @@ names or one string, or target_ind, with target_rel.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.formats.columns import (
@@ -25,7 +26,16 @@ from megalabel.data.formats.columns import (
     known_columns,
     text_columns,
 )
-from megalabel.data.formats.lines import BLOCK, not_utf8, open_input, read_head
+from megalabel.data.formats.lines import (
+    BLOCK,
+    Block,
+    is_utf8,
+    long_fields,
+    not_utf8,
+    open_input,
+    read_blocks,
+    read_head,
+)
 from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
 from megalabel.data.limits import USUAL, Limits
@@ -75,7 +85,7 @@ def read_csv(
             line=1,
         )
     wanted = list(known_columns(_names(header, delimiter), path).values())
-    lines = _Lines(path, delimiter)
+    lines = _Lines(path, delimiter, limits)
     bad: list[int] = []  # rows with too few or too many columns
 
     def handle(row: Any) -> str:
@@ -89,37 +99,74 @@ def read_csv(
 
     failure: list[str] = []
     done = 0
+    block_bytes = BLOCK if batch_rows is None else BLOCK >> 3
     try:
-        with open_input(path, limits) as source:
+        with _Marked(read_blocks(path, block_bytes, limits)) as source:
             reader = pyarrow.csv.open_csv(
                 source,
-                # bytes, as Arrow does not say which row is not UTF-8; one thread, so that it
-                # says which row has too many columns
-                pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=BLOCK if batch_rows is None else BLOCK >> 3
-                ),
+                # one thread, so that Arrow says which row has too many columns
+                pyarrow.csv.ReadOptions(use_threads=False, block_size=block_bytes),
                 pyarrow.csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handle
                 ),
                 pyarrow.csv.ConvertOptions(
                     include_columns=wanted,
-                    column_types=dict.fromkeys(wanted, pa.large_binary()),
+                    column_types=dict.fromkeys(wanted, pa.large_string()),
                 ),
             )
             for batch in reader:
                 origin = np.arange(done, done + len(batch) + len(bad))
                 origin = origin[~np.isin(origin, bad)][: len(batch)]
                 done = int(origin[-1]) + 1 if len(origin) else done
-                yield _decoded_rows(batch, origin, lines, path, problems, labels, limits)
+                yield _checked_rows(
+                    batch, source.marked, origin, lines, path, problems, labels, limits
+                )
     except (pa.ArrowException, OSError) as error:
         if failure:
             raise DataError(failure[0], file=path, line=lines.of(bad[-1])) from None
-        reason = "truncated: it ends early" if "truncated" in str(error).lower() else str(error)
-        raise DataError(f"the file is not a whole table: {reason}", file=path) from None
+        raise DataError(f"the file is not a whole table: {error}", file=path) from None
 
 
-def _decoded_rows(
+class _Marked(io.RawIOBase):
+    """The blocks of a file as a stream in UTF-8, with a mark before each byte that was not.
+
+    Arrow does not say which row is not UTF-8, and cannot hand over such a row that is bad.
+    """
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self._blocks = blocks
+        self._held = memoryview(b"")
+        self.marked = False  # whether any byte has been so far
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes of the stream."""
+        if not self._held:
+            data = next(self._blocks, Block(b"", 0)).data
+            if not is_utf8(data):
+                data, self.marked = data.decode(errors="megalabel-mark").encode(), True
+            self._held = memoryview(data)
+        size = len(self._held) if size < 0 else size
+        data, self._held = bytes(self._held[:size]), self._held[size:]
+        return data
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    return "".join(f"{_MARK}{chr(byte)}" for byte in wrong), error.end
+
+
+_MARK = "\ufdd0"  # no character, so that texts do not hold it
+codecs.register_error("megalabel-mark", _mark)
+
+
+def _checked_rows(
     batch: pa.RecordBatch,
+    marked: bool,
     origin: np.ndarray,
     lines: _Lines,
     path: Path,
@@ -128,24 +175,15 @@ def _decoded_rows(
     limits: Limits,
 ) -> Rows:
     wrong: dict[int, str] = {}
-    found: dict[str, pa.Array] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            found[name] = column.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            values = []
-            for i, value in enumerate(column.to_pylist()):
-                try:
-                    values.append(value.decode())
-                except UnicodeDecodeError as error:
-                    values.append("")
-                    wrong.setdefault(i, f"column {name}: {not_utf8(value, error.start)}")
-            found[name] = pa.array(values, pa.large_string())
+    for name, column in zip(batch.schema.names, batch.columns, strict=True) if marked else ():
+        for i in np.flatnonzero(pc.fill_null(pc.match_substring(column, _MARK), False)).tolist():
+            _, _, rest = column[i].as_py().partition(_MARK)
+            wrong.setdefault(i, f"column {name}: {not_utf8(bytes([ord(rest[0])]), 0)}")
     for i in sorted(wrong):
         problems.add(wrong[i], file=path, line=lines.of(int(origin[i])))
     good = np.ones(len(origin), bool)
     good[list(wrong)] = False
-    table = pa.table(found).filter(pa.array(good))
+    table = pa.table(batch).filter(pa.array(good))
     origin = origin[good]
     return gather(
         columns(table, path),
@@ -162,8 +200,8 @@ def _decoded_rows(
 class _Lines:
     """On which line each row of a CSV file starts; looked up only when something is wrong."""
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self.path, self.delimiter = path, delimiter
+    def __init__(self, path: Path, delimiter: str, limits: Limits) -> None:
+        self.path, self.delimiter, self.limits = path, delimiter, limits
         self._starts: list[int] | None = None
 
     def of(self, row: int) -> int | None:
@@ -174,9 +212,8 @@ class _Lines:
 
     def _find(self) -> list[int]:
         starts, last = [], 0
-        limit = csv.field_size_limit(sys.maxsize)
         try:
-            with open_input(self.path) as source:
+            with long_fields(), open_input(self.path, self.limits) as source:
                 text = io.TextIOWrapper(source, "utf-8-sig", errors="replace", newline="")
                 reader = csv.reader(text, delimiter=self.delimiter)
                 for fields in reader:
@@ -185,8 +222,6 @@ class _Lines:
                     last = reader.line_num
         except (OSError, csv.Error):  # what is wrong is said elsewhere
             pass
-        finally:
-            csv.field_size_limit(limit)
         return starts
 
 
