@@ -12,6 +12,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 from megalabel.data import LabelSet, from_frame, read
+from megalabel.data.formats.ipc import unpacked_bytes
 from megalabel.data.limits import FEW_BYTES, FEW_LABELS, Limits
 from megalabel.errors import DataError
 
@@ -133,3 +134,72 @@ def test_a_table_that_unpacks_to_too_much(tmp_path):
     with pytest.raises(DataError, match=r"a\.parquet: its .* unpack to more than 16,777,216"):
         read(path)
     assert len(read(path, max_bytes=10**9)) == 50_000
+
+
+def _views(text: str, count: int):
+    """An array of the same long string, which is there once."""
+    if not hasattr(pa, "string_view"):
+        pytest.skip("this pyarrow has no string views")
+    _, views, data = pa.array([text], pa.string_view()).buffers()
+    return pa.Array.from_buffers(
+        pa.string_view(), count, [None, pa.py_buffer(views.to_pybytes()[:16] * count), data]
+    )
+
+
+class TestArrow:
+    """Buffers that unpack to much, in the formats of Arrow."""
+
+    @pytest.fixture(params=["file", "stream"])
+    def written(self, tmp_path, request):
+        def write(table, compression=None):
+            path = tmp_path / "a.arrow"
+            new = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}[request.param]
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            with (
+                pa.OSFile(str(path), "wb") as sink,
+                new(sink, table.schema, options=options) as writer,
+            ):
+                writer.write_table(table)
+            return path
+
+        return write
+
+    @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+    @pytest.mark.parametrize("dictionary", [False, True])
+    def test_the_size_is_known_before(self, written, compression, dictionary):
+        text = pa.array(["a red dress, a red hat " * (i % 7) for i in range(3000)])
+        text = text.dictionary_encode() if dictionary else text
+        table = pa.table({"text": text, "target_ind": [[i % 3] for i in range(3000)]})
+        path = written(table, compression)
+        found = unpacked_bytes(memoryview(path.read_bytes()), path.read_bytes()[:1] == b"A")
+        assert table.nbytes <= found <= 1.1 * table.nbytes + 4096
+        assert len(read(path)) == 3000
+
+    @pytest.mark.parametrize("dictionary", [False, True])
+    def test_too_much(self, written, dictionary):
+        text = pa.array(["x" * (FEW_BYTES + 1)])
+        table = pa.table({"text": text.dictionary_encode() if dictionary else text})
+        path = written(table, "zstd")
+        with pytest.raises(DataError, match=r"a\.arrow: its .* unpack to more than 16,777,216"):
+            read(path)
+        assert len(read(path, max_bytes=10**8)) == 1
+
+    @pytest.mark.parametrize("kind", ["dictionary", "view", "labels"])
+    def test_strings_that_rows_share(self, written, kind):
+        shared = pa.DictionaryArray.from_arrays(np.zeros(9, np.int32), ["x" * (FEW_BYTES // 8)])
+        if kind == "view":
+            table = pa.table({"text": _views("x" * (FEW_BYTES // 8), 9)})
+        elif kind == "labels":
+            lists = pa.ListArray.from_arrays(pa.array(np.arange(10, dtype=np.int32)), shared)
+            table = pa.table({"text": ["x"] * 9, "labels": lists})
+        else:
+            table = pa.table({"text": shared})
+        path = written(table, "zstd")
+        with pytest.raises(DataError, match="unpack to more than 16,777,216"):
+            read(path)
+        assert len(read(path, max_bytes=10**8)) == 9
+
+    def test_rows_that_take_nothing(self, written):
+        nulls = pa.table({"text": pa.nulls(10**9), "labels": pa.nulls(10**9)})
+        with pytest.raises(DataError, match="unpack to more than"):
+            read(written(nulls))

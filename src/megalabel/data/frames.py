@@ -64,8 +64,15 @@ def from_frame(
         frame = _one_of(frame, split)
     table, kind = _table(frame)
     before = problems.count
+    limits = Limits(max_bytes)
     found = columns(
-        table, kind, text=[text] if isinstance(text, str) else text, labels=labels, ids=ids
+        table,
+        kind,
+        text=[text] if isinstance(text, str) else text,
+        labels=labels,
+        ids=ids,
+        size=table.nbytes,
+        limits=limits,
     )
     if label_set is None and "target_ind" in found:
         known = known_columns(table.column_names, kind)
@@ -77,7 +84,7 @@ def from_frame(
         label_set,
         origin=np.arange(table.num_rows),
         size=table.nbytes,
-        limits=Limits(max_bytes),
+        limits=limits,
     )
     source = {"path": kind, "format": "frame", "split": split, "skipped": problems.count - before}
     return rows.to_corpus(label_set, source)

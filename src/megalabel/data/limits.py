@@ -7,6 +7,7 @@ line, allow more.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +57,9 @@ class Limits:
             f"if it is right, give max_bytes={labels * _LABEL_BYTES} (--max-bytes)"
         )
 
-    def check_unpacked(self, found: int, path: Path) -> None:
-        """Raise a DataError if a file unpacks to more bytes than it may."""
-        size = path.stat().st_size
+    def check_unpacked(self, found: int, path: str | Path, size: int | None = None) -> None:
+        """Raise a DataError if a file, or a table of `size` bytes, unpacks to more than it may."""
+        size = os.path.getsize(path) if size is None else size
         if found > (most := self.unpacked(size)):
             raise DataError(
                 f"its {size:,} bytes unpack to more than {most:,}; if it is right, give max_bytes "

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.strings import split_labels
 from megalabel.errors import DataError
 
@@ -28,11 +29,14 @@ def columns(
     text: Sequence[str] | None = None,
     labels: str | None = None,
     ids: str | None = None,
+    size: int | None = None,
+    limits: Limits = USUAL,
 ) -> dict[str, pa.Array]:
     """The known columns of a table under the names text, labels, target_ind, target_rel and uid.
 
     Texts are joined by a space. Labels are lists of strings, or one string (see `split_labels`),
-    or lists of integers. Columns are found by their usual names unless named.
+    or lists of integers. Columns are found by their usual names unless named. `size` is that of
+    a table in bytes that is no file.
     """
     names = table.column_names
     for wanted in [*(text or ()), *filter(None, (labels, ids))]:
@@ -40,6 +44,9 @@ def columns(
             fault = "several columns are named" if wanted in names else "no column"
             raise DataError(f"{fault} {wanted!r}; there are {_listed(names)}", file=file)
     known = known_columns(names, file)
+    used = {*known.values(), *(text or ()), *filter(None, (labels, ids))}
+    if shared := sum(_shared_bytes(chunk) for name in used for chunk in table[name].chunks):
+        limits.check_unpacked(shared, file, size)
     text = text_columns(known, names, file) if text is None else text
     found = {"text": joined([_strings(table[name], name, file) for name in text])}
     for name in (ids,) if ids is not None else [known[f] for f in ID_FIELDS if f in known]:
@@ -154,6 +161,19 @@ def _lists(array: pa.Array, field: str, name: str, file: str | Path) -> pa.Array
     raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
 
 
+def _shared_bytes(array: pa.Array) -> int:
+    """The bytes of strings that rows may share, once each row has its own."""
+    if _is_list(array.type):
+        return _shared_bytes(array.flatten())
+    if pa.types.is_dictionary(array.type) and _is_string(array.dictionary.type):
+        lengths = pc.binary_length(array.dictionary.cast(pa.large_string()))
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if _is_view(array.type) and len(array):
+        views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)  # a length comes first
+        return int(views[array.offset : array.offset + len(array), 0].sum(dtype=np.int64))
+    return 0
+
+
 def _decoded(array: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(array.type):
         return array
@@ -171,9 +191,13 @@ def _cast(array: pa.Array, kind: pa.DataType, name: str, file: str | Path) -> pa
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null]
-    checks += [getattr(pa.types, "is_string_view", pa.types.is_string)]
+    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null, _is_view]
     return any(check(kind) for check in checks)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    check = getattr(pa.types, "is_string_view", None)  # since pyarrow 16
+    return check is not None and bool(check(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:

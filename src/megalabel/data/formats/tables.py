@@ -10,6 +10,7 @@ import codecs
 import csv
 import io
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from megalabel.data.formats.columns import (
     known_columns,
     text_columns,
 )
+from megalabel.data.formats.ipc import unpacked_bytes
 from megalabel.data.formats.lines import (
     BLOCK,
     Block,
@@ -45,7 +47,7 @@ from megalabel.errors import DataError
 _DELIMITERS = ",\t;"
 _PARQUET_ROWS = 1 << 13  # unpacked at a time, then counted
 # What Arrow raises for a damaged file; names of columns need not be UTF-8 either.
-_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
+_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError, struct.error, OverflowError)
 
 
 def delimiter_of(header: str) -> str | None:
@@ -258,7 +260,7 @@ def _counted(
     """The batches of a Parquet file, as long as it unpacks to no more bytes than it may."""
     done = 0
     for batch in file.iter_batches(batch_rows, columns=names):
-        done += batch.nbytes
+        done += max(batch.nbytes, 8 * batch.num_rows)  # columns of nulls have no bytes here
         limits.check_unpacked(done, path)
         yield batch
 
@@ -276,15 +278,17 @@ def read_arrow(
 ) -> Iterator[Rows]:
     """The rows of an Arrow file, mapped from disk: one record batch of texts is never copied."""
     try:
-        tables = _mapped(path, batch_rows)
+        tables = _mapped(path, batch_rows, limits)
         yield from _rows_of_tables(tables, path, problems, labels, limits)
     except _DAMAGED as error:
         raise DataError(f"the Arrow file is damaged: {error}", file=path) from None
 
 
-def _mapped(path: Path, batch_rows: int | None) -> Iterator[pa.Table]:
+def _mapped(path: Path, batch_rows: int | None, limits: Limits) -> Iterator[pa.Table]:
     source = pa.memory_map(str(path))
     is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    limits.check_unpacked(unpacked_bytes(memoryview(source.read_buffer()), is_file), path)
     source.seek(0)
     if is_file:
         reader = pa.ipc.open_file(source)
@@ -306,11 +310,12 @@ def _rows_of_tables(
     done = 0
     for table in tables:
         known = table.select(list(known_columns(table.column_names, path).values()))
+        limits.check_unpacked(8 * table.num_rows, path)  # columns of nulls take none in the file
         known.validate(full=True)
         origin = np.arange(done, done + table.num_rows)
         done += table.num_rows
         yield gather(
-            columns(known, path),
+            columns(known, path, limits=limits),
             path,
             problems,
             labels,
