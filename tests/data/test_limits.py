@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import struct
 import zipfile
 
 import numpy as np
@@ -203,3 +204,16 @@ class TestArrow:
         nulls = pa.table({"text": pa.nulls(10**9), "labels": pa.nulls(10**9)})
         with pytest.raises(DataError, match="unpack to more than"):
             read(written(nulls))
+
+    def test_a_length_that_is_wrong(self, written):
+        """Arrow's own check of such a file ends the process."""
+        path = written(pa.table({"text": ["a", "b"], "labels": [["x", "y"], ["z"]]}))
+        content = path.read_bytes()
+        node = struct.pack("<qq", 3, 0)  # the three strings in the lists
+        assert content.count(node) == 1
+        path.write_bytes(content.replace(node, struct.pack("<qq", 3 + 2**60, 0)))
+        with pytest.raises(DataError, match=r"a\.arrow: its .* unpack to more than"):
+            read(path)
+        path.write_bytes(content.replace(node, struct.pack("<qq", 3, 4)))
+        with pytest.raises(DataError, match=r"a\.arrow: the Arrow file is damaged"):
+            read(path)

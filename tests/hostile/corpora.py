@@ -251,7 +251,9 @@ def _change(random: Random, name: str, content: bytes) -> tuple[str, bytes]:
         return f"inside {how}", pa.compress(changed, "zstd", asbytes=True)
     if name.endswith(".npz") and inside:
         return _change_npz(random, content)
-    if name.endswith((".gz", ".npz", ".zst")) and random.random() < 0.05:
+    if name.endswith((".gz", ".npz", ".zst", ".arrow", ".feather", ".parquet")) and (
+        random.random() < 0.05
+    ):
         return "bomb", _bomb(random, name)
     return _change_text(random, content)
 
@@ -268,6 +270,15 @@ def _bomb(random: Random, name: str) -> bytes:
     content = piece * ((3 << 23) // len(piece))
     if name.endswith(".gz"):
         return gzip.compress(content, 1, mtime=0)
+    if name.endswith((".arrow", ".feather", ".parquet")):
+        length = random.choice([10, 1000, 100_000])
+        rows = (3 << 23) // length
+        text = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * length])
+        table = pa.table({"text": random.choice([text, text.dictionary_decode(), pa.nulls(rows)])})
+        if name.endswith("parquet"):
+            return _parquet(table)
+        writer = random.choice([pa.ipc.new_file, pa.ipc.new_stream])
+        return _arrow(table, writer, random.choice([None, "lz4", "zstd"]))
     if name.endswith(".zst"):
         return pa.compress(content, "zstd", asbytes=True)
     return _zipped(dict.fromkeys(("data.npy", "indices.npy", "indptr.npy"), content))

@@ -1,7 +1,8 @@
 """What an Arrow file unpacks to, known before it is: buffers may be compressed, each by itself.
 
-Arrow gives no way to ask, so the few fields that tell are read here (Arrow's `File.fbs` and
-`Message.fbs`, in the encoding of FlatBuffers).
+Arrow gives no way to ask, and some files whose lengths are wrong end the process when it checks
+them. So the few fields that tell are read here (Arrow's `File.fbs` and `Message.fbs`, in the
+encoding of FlatBuffers).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _NO_CODEC = -1
 class _Message(NamedTuple):
     start: int  # of its table
     body: int
+    body_length: int
 
 
 def unpacked_bytes(data: memoryview, is_file: bool) -> int:
@@ -35,20 +37,27 @@ def unpacked_bytes(data: memoryview, is_file: bool) -> int:
         elif kind != _RECORD_BATCH:
             continue
         if batch is not None:
-            total += _batch_bytes(data, batch, message.body)
+            total += _batch_bytes(data, batch, message)
     return total
 
 
-def _batch_bytes(data: memoryview, batch: int, body: int) -> int:
+def _batch_bytes(data: memoryview, batch: int, message: _Message) -> int:
     compressed = _reference(data, batch, 3) is not None
-    total = 0
+    total = longest = 0
+    for at in _vector(data, batch, 1, 16):
+        length, nulls = _read("<qq", data, at)
+        if not 0 <= nulls <= length:
+            raise struct.error("an array has fewer items than nulls")
+        longest = max(longest, length)
     for at in _vector(data, batch, 2, 16):
         offset, length = _read("<qq", data, at)
+        if not 0 <= offset <= offset + length <= message.body_length:  # Arrow would read there
+            raise struct.error("a buffer lies outside its batch")
         if compressed and length >= 8:
-            (unpacked,) = _read("<q", data, body + offset)
-            length = length if unpacked == _NO_CODEC else unpacked
-        total += max(0, length)
-    return total
+            (unpacked,) = _read("<q", data, message.body + offset)
+            length = length if unpacked == _NO_CODEC else max(0, unpacked)
+        total += length
+    return max(total, longest)  # nulls take no bytes
 
 
 def _in_file(data: memoryview) -> Iterator[_Message]:
@@ -70,13 +79,17 @@ def _in_stream(data: memoryview) -> Iterator[_Message]:
             return
         message = _message(data, position, start + length)
         yield message
-        body_length = _field(data, message.start, 3)
-        position = message.body + (0 if body_length is None else _read("<Q", data, body_length)[0])
+        position = message.body + message.body_length
 
 
 def _message(data: memoryview, position: int, body: int) -> _Message:
     start, _ = _prefix(data, position)
-    return _Message(start + _read("<I", data, start)[0], body)
+    table = start + _read("<I", data, start)[0]
+    at = _field(data, table, 3)
+    body_length = 0 if at is None else _read("<q", data, at)[0]
+    if not 0 <= body <= body + body_length <= len(data):
+        raise struct.error("a batch goes over the end of the file")
+    return _Message(table, body, body_length)
 
 
 def _prefix(data: memoryview, position: int) -> tuple[int, int]:
