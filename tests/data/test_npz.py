@@ -158,6 +158,7 @@ def bad_archives():
     yield archive(**good | {"indptr": np.array([0, 9, 2])})
     yield archive(**good | {"indptr": np.array([0, 1, 99])})
     yield archive(**good | {"indptr": np.array([0, 1])})
+    yield archive(**good | {"indptr": np.array([0, 1, 0])})
     yield archive(**good | {"format": np.array("csc"), "indices": np.array([0, 10**6])})
     yield archive(**good | {"format": np.array("zzz")})
     yield archive(**good | {"data": np.array(["a", "b"])})

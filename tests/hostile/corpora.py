@@ -56,7 +56,7 @@ def read_all(path: Path) -> None:
             with contextlib.suppress(DataError):
                 statistics(read(path, part, skip_bad=True)).to_dict()
         with contextlib.suppress(DataError):  # the same, or that it cannot be streamed
-            deque(itertools.islice(stream(path, part, 4, skip_bad=True), 10), maxlen=0)
+            deque(itertools.islice(stream(path, part, 1000, skip_bad=True), 10), maxlen=0)
     if Path(LOADED).exists():
         raise AssertionError("a pickle was loaded")
     if errors:

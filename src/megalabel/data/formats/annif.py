@@ -55,7 +55,7 @@ def read_rows(
                 continue
             yield place, number, text, [uri.strip("<>") for uri in subjects.split()]
 
-    return rows_of_lines(path, parse, labels, problems, limits)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)
 
 
 def read_vocabulary(path: Path, limits: Limits = USUAL) -> LabelSet:

@@ -48,4 +48,4 @@ def read_rows(
                 continue
             yield place, number, text, names
 
-    return rows_of_lines(path, parse, labels, problems, limits)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)

@@ -31,7 +31,7 @@ def unpacked_bytes(data: memoryview, is_file: bool) -> int:
     total = 0
     for message in _in_file(data) if is_file else _in_stream(data):
         kind_at, batch = _field(data, message.start, 1), _reference(data, message.start, 2)
-        kind = 0 if kind_at is None else data[kind_at]
+        kind = 0 if kind_at is None else _read("<B", data, kind_at)[0]
         if kind == _DICTIONARY_BATCH and batch is not None:
             batch = _reference(data, batch, 1)
         elif kind != _RECORD_BATCH:

@@ -162,6 +162,8 @@ def _matrix(file: Path, problems: Problems, bad: set[int], limits: Limits) -> cs
         if stored.shape[0] > size // 4:  # the columns of csc do not say how many rows there are
             raise ValueError(f"found {stored.shape[0]} rows, more than the file can hold")
         stored.check_format(full_check=True)
+        if (np.diff(stored.indptr) < 0).any():  # SciPy passes over it if the last pointer is 0
+            raise ValueError("found row pointers that fall")
         with np.errstate(over="ignore"):
             matrix = csr_matrix(stored, dtype=np.float32)
     except DataError:

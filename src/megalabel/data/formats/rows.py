@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.formats.columns import NAMES
-from megalabel.data.formats.lines import Block, count_lines, read_blocks
+from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks
 from megalabel.data.labelset import LabelSet
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
@@ -131,11 +131,14 @@ def gather(
     i-th of these rows; `size` is that of the file in bytes.
     """
     n = len(origin)
-    wrong: dict[int, str] = {}
+    wrong: dict[int, Callable[[int], str]] = {}  # a message is made when it is wanted
 
     def report(rows: np.ndarray | Sequence[int], message: Callable[[int], str]) -> None:
-        for row in rows:
-            wrong.setdefault(int(row), message(int(row)))
+        numbers = np.asarray(rows, np.int64)
+        if len(numbers) and not problems.skip:  # the first is raised
+            numbers = numbers.min(keepdims=True)
+        for row in numbers.tolist():
+            wrong.setdefault(row, message)
 
     texts = found["text"]
     if texts.null_count:
@@ -155,8 +158,8 @@ def gather(
                 named, others, kinds = None, by_name, kinds[::-1]
             else:
                 numbered, others = None, by_number
-            message = f"expected {kinds[0]} as in rows before, found {kinds[1]}"
-            report(np.flatnonzero(others), lambda _: message)
+            mixed = f"expected {kinds[0]} as in rows before, found {kinds[1]}"
+            report(np.flatnonzero(others), lambda _: mixed)
     flat: np.ndarray | pa.LargeStringArray = np.empty(0, np.int64)
     counts = np.zeros(n, np.int64)
     for lists in (named, numbered):
@@ -176,11 +179,15 @@ def gather(
     ids = found.get("uid")
     if ids is not None:
         ids = None if ids.null_count == n else pc.fill_null(ids, "")
-    for row in sorted(wrong):
+    for done, row in enumerate(sorted(wrong)):
+        if problems.full:
+            problems.count += len(wrong) - done
+            break
+        message = wrong[row](row)
         if line_of is not None:
-            problems.add(wrong[row], file=file, line=line_of(row))
+            problems.add(message, file=file, line=line_of(row))
         else:
-            problems.add(f"row {origin[row] + 1}: {wrong[row]}", file=file)
+            problems.add(f"row {origin[row] + 1}: {message}", file=file)
     if wrong:
         good = np.ones(n, bool)
         good[list(wrong)] = False
@@ -197,6 +204,7 @@ def rows_of_lines(
     parse: Callable[[Block], Iterator[tuple[int, int, str, list[str]]]],
     labels: LabelSet | None,
     problems: Problems,
+    batch_rows: int | None,
     limits: Limits,
 ) -> Iterator[Rows]:
     """The rows of a file where each line is a text with label names.
@@ -204,23 +212,25 @@ def rows_of_lines(
     `parse` gives place, line number, text and names of each good line of a block.
     """
     done = 0
-    for block in read_blocks(path, _LINES, limits):
-        rows = list(parse(block))
-        found = {
-            "text": pa.array([row[2] for row in rows], pa.large_string()),
-            "labels": pa.array([row[3] for row in rows], NAMES),
-        }
-        origin = np.array([row[0] for row in rows], np.int64) + done
+    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3, limits):
+        texts, names, origins, lines = [], [], [], []
+        for piece in pieces(block, len(block.data) // _LINES + 1):
+            rows = list(parse(piece))
+            texts.append(pa.array([row[2] for row in rows], pa.large_string()))
+            names.append(pa.array([row[3] for row in rows], NAMES))
+            origins.append(np.array([row[0] for row in rows], np.int64) + done)
+            lines.append(np.array([row[1] for row in rows], np.int64))
+            done += count_lines(piece)
+        numbers = np.concatenate(lines)
         yield gather(
-            found,
+            {"text": pa.concat_arrays(texts), "labels": pa.concat_arrays(names)},
             path,
             problems,
             labels,
-            origin=origin,
+            origin=np.concatenate(origins),
             size=0,  # no numbers are given
-            line_of=lambda i, rows=rows: rows[i][1],  # type: ignore[misc]
+            line_of=lambda i, numbers=numbers: int(numbers[i]),  # type: ignore[misc]
         )
-        done += count_lines(block)
 
 
 def _checked_names(

@@ -241,6 +241,7 @@ def read_parquet(
         with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
             known = known_columns(file.schema_arrow.names, path)
             text_columns(known, file.schema_arrow.names, path)
+            limits.check_unpacked(8 * file.metadata.num_rows, path)
             batches = _counted(
                 file, list(known.values()), batch_rows or _PARQUET_ROWS, path, limits
             )
@@ -299,7 +300,10 @@ def _mapped(path: Path, batch_rows: int | None, limits: Limits) -> Iterator[pa.T
     if batch_rows is None:
         yield pa.Table.from_batches(batches, reader.schema)
         return
+    done = 0
     for batch in batches:
+        done += batch.num_rows
+        limits.check_unpacked(8 * done, path)
         for start in range(0, batch.num_rows, batch_rows):
             yield pa.table(batch.slice(start, batch_rows))
 
