@@ -32,6 +32,7 @@ TEXTS = ["a red dress", "blue jeans", "a red hat, naïve", "a “quoted”; text
 NAMES = [["dress", "red"], ["jeans"], ["hat", "red"], ["jeans"], [], ["hat"]]
 NUMBERS = [[0, 3], [2], [1, 3], [2], [], [1]]
 LABELS = ["dress", "hat", "jeans", "red"]
+PACKED = (".gz", ".zst", ".npz", ".parquet", ".arrow", ".feather")
 # Written by a pickle that is loaded, which must never happen.
 LOADED = "/tmp/megalabel-hostile-pickle-was-loaded"
 
@@ -66,7 +67,7 @@ def read_all(path: Path) -> None:
 def unpacked_size(path: Path) -> int:
     """The bytes of a corpus, and those that packed files may unpack to whatever their size."""
     folder = path if path.is_dir() else path.parent
-    packed = any(file.suffix in (".gz", ".zst", ".npz", ".parquet") for file in folder.iterdir())
+    packed = any(file.suffix in PACKED for file in folder.iterdir())
     return size_on_disk(folder) + (FEW_BYTES if packed else 0)
 
 
@@ -251,9 +252,7 @@ def _change(random: Random, name: str, content: bytes) -> tuple[str, bytes]:
         return f"inside {how}", pa.compress(changed, "zstd", asbytes=True)
     if name.endswith(".npz") and inside:
         return _change_npz(random, content)
-    if name.endswith((".gz", ".npz", ".zst", ".arrow", ".feather", ".parquet")) and (
-        random.random() < 0.05
-    ):
+    if name.endswith(PACKED) and random.random() < 0.05:
         return "bomb", _bomb(random, name)
     return _change_text(random, content)
 
