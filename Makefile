@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # another: make TORCH="torch --index-url ..."
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test test-slow test-gpu test-sanitize lint native clean
+.PHONY: setup demo test test-slow test-gpu test-sanitize test-hostile lint native clean
 
 setup: $(VENV)/.ready
 
@@ -28,6 +28,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/pytest -m "slow"
+
+# Damaged files by the thousand: each is read or refused, in time and in bounded memory.
+test-hostile: setup
+	$(BIN)/python -m tests.hostile --corpora 20000 --seed 1
 
 test-gpu: setup
 	$(BIN)/pytest -m "gpu"

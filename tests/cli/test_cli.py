@@ -303,6 +303,14 @@ def test_bad_lines_are_named_or_skipped(folder, tmp_path):
     assert "line 2" in done.stderr
 
 
+def test_a_small_file_may_ask_for_more_memory_if_told_so(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_text("4000000 1:1\n")
+    assert "give max_bytes=64000016 (--max-bytes)" in megalabel("info", path, code=3).stderr
+    done = megalabel("info", path, "--max-bytes", 64000016, "--json")
+    assert json.loads(done.stdout)["a.svm"]["labels"] == 4_000_001
+
+
 def test_nothing_is_measured_or_lost_by_mistake(folder, model, tmp_path):
     only = tmp_path / "only"
     megalabel("convert", folder, only / "trn.jsonl", "--split", "train")

@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from megalabel.data import Problems, read, statistics
+from megalabel.data.limits import FEW_LABELS
 from megalabel.errors import DataError
 
 GOOD = '{"text": "good", "target_ind": [0]}'
@@ -349,7 +350,7 @@ class TestOtherText:
             "expected 2 columns",
             "column text: expected UTF-8 text",
             "expected a label number",
-            f"expected label numbers from 0 to {10**8 - 1}",
+            f"expected label numbers from 0 to {FEW_LABELS - 1}",
         ]
 
     def test_csv_without_known_columns(self, tmp_path):
@@ -358,12 +359,92 @@ class TestOtherText:
         ):
             read(file(tmp_path, "a,b\n1,2\n", "a.csv"))
 
+    def test_csv_rows_that_are_bad_and_not_utf8(self, tmp_path, capfd):
+        content = b"text,labels\nx,a\n\xe9,b,c\n\xc3,\xe9\ny,b\n"
+        path = file(tmp_path, content, "a.csv")
+        with pytest.raises(DataError, match=r"line 3: expected 2 columns, found 3"):
+            read(path)
+        problems = Problems(skip=True)
+        assert read(path, problems=problems).texts.to_pylist() == ["x", "y"]
+        assert sorted(problem.line for problem in problems.kept) == [3, 4]
+        assert "0xc3" in problems.kept[1].message
+        assert capfd.readouterr().err == ""
+
+    def test_vocabulary_fields_longer_than_usual(self, tmp_path):
+        path = file(tmp_path, "text\t<u:a>\n", "a.tsv")
+        file(tmp_path, f"uri,label_en\nu:a,{'x' * 200_000}\n", "v.csv")
+        assert len(read(path).labels.name(0)) == 200_000
+
     def test_csv_fields_longer_than_usual(self, tmp_path):
         text = "x" * 300_000
         path = file(tmp_path, f"text,labels\n{text},a\nbad\n", "a.csv")
         with pytest.raises(DataError, match="line 3"):
             read(path)
         assert read(path, skip_bad=True).texts.to_pylist() == [text]
+
+    def test_fasttext_label_without_anything(self, tmp_path):
+        path = file(tmp_path, "__label__a x\n__label__\n__label__b\n", "a.txt")
+        with pytest.raises(DataError, match="line 2, column 1: expected a name after __label__"):
+            read(path)
+        assert read(path, skip_bad=True).texts.to_pylist() == ["x", ""]
+
+    def test_csv_lines_that_end_with_cr(self, tmp_path):
+        path = file(tmp_path, "text,labels\rx,a\ry,b\r", "a.csv")
+        assert read(path).texts.to_pylist() == ["x", "y"]
+
+    @pytest.mark.parametrize("header", ["te\rxt,labels", '"text,labels', "text,text", "\0,text\0"])
+    def test_csv_headers_that_are_broken(self, tmp_path, header):
+        with pytest.raises(DataError, match=r"a\.csv"):
+            read(file(tmp_path, f"{header}\nx,a\n", "a.csv"))
+
+    def test_tables_with_names_that_are_not_utf8(self, tmp_path):
+        path = tmp_path / "a.parquet"
+        pyarrow.parquet.write_table(pa.table({"text": ["x"], "naïve": [1]}), path)
+        path.write_bytes(path.read_bytes().replace("naïve".encode(), b"na\xff\xffve"))
+        with pytest.raises(DataError, match=r"a\.parquet: the Parquet file is damaged"):
+            read(path)
+
+    @pytest.mark.parametrize("labels", ['[""]', '["a", ""]'])
+    def test_label_without_name(self, tmp_path, labels):
+        path = file(tmp_path, f'{{"text": "x", "labels": {labels}}}\n')
+        with pytest.raises(DataError, match="line 1: expected label names, found an empty one"):
+            read(path)
+
+
+class TestEncodings:
+    @pytest.mark.parametrize(
+        ("name", "line"),
+        [
+            ("a.jsonl", '{{"text": "{}", "labels": ["{}"]}}\n'),
+            ("a.txt", "__label__{1} {0}\n"),
+            ("a.tsv", "{}\t<u:{}>\n"),
+            ("a.csv", "{},{}\n"),
+        ],
+    )
+    def test_latin1_names_the_first_line_and_says_how_to_convert(self, tmp_path, name, line):
+        rows = [("tea", "a"), ("tea", "thé"), ("café", "a"), ("café", "b")]
+        head = "text,labels\n" if name == "a.csv" else ""
+        content = head + "".join(line.format(*row) for row in rows)
+        path = file(tmp_path, content.encode("latin-1"), name)
+        number = 3 if head else 2
+        with pytest.raises(
+            DataError,
+            match=rf"line {number}.*found the byte 0xe9, which is 'é' in Latin-1; .*iconv -f",
+        ):
+            read(path)
+        assert len(read(path, skip_bad=True)) == 1
+
+    def test_files_beside_the_corpus_may_be_in_any_encoding(self, tmp_path):
+        path = file(tmp_path, "text\t<u:a>\n", "annif.tsv")
+        file(tmp_path, "notes\tnotes\n".encode("utf-16"), "notes.tsv")
+        file(tmp_path, gzip.compress(b"x" * 99)[:20], "other.csv")
+        assert len(read(path)) == len(read(tmp_path)) == 1
+
+    @pytest.mark.parametrize("name", ["train.tsv", "notes.tsv"])
+    def test_the_corpus_itself_may_not(self, tmp_path, name):
+        file(tmp_path, "text\t<u:a>\n".encode("utf-16"), name)
+        with pytest.raises(DataError, match=rf"{name}: expected UTF-8 text, found UTF-16"):
+            read(tmp_path)
 
 
 def test_problems_are_listed_up_to_a_limit(tmp_path):

@@ -45,7 +45,7 @@ def test_excluded_cells_are_checked():
         ([["x"], [None]], "text 1, found None"),
         ([["x"], [""]], "text 1, found ''"),
         ([{"x": 1}, ["y"]], "text 0"),
-        ("xy", "text 0"),
+        ("xy", "the string 'xy'"),
         ([1, 2], "text 0"),
     ],
 )

@@ -40,6 +40,27 @@ def test_usual_columns(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_known_in_any_case(kind):
+    check(read(make(kind, {f" {name.upper()}": values for name, values in COLUMNS.items()})))
+
+
+def test_class_names_of_a_column_in_another_case():
+    datasets = pytest.importorskip("datasets")
+    labels = datasets.ClassLabel(names=["p", "q"])
+    features = datasets.Features({"Text": datasets.Value("string"), "Labels": labels})
+    table = datasets.Dataset.from_dict({"Text": ["a", "b"], "Labels": [1, 0]}, features)
+    assert read(table).labels.ids.to_pylist() == ["p", "q"]
+
+
+def test_two_columns_of_one_name():
+    with pytest.raises(DataError, match="expected one column title, found 'title' and 'Title'"):
+        read(pa.table({"title": ["a"], "Title": ["b"]}))
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["body", "body"])
+    with pytest.raises(DataError, match="several columns are named 'body'"):
+        from_frame(table, text="body")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_named_columns(kind):
     columns = {
         "body": COLUMNS["title"],

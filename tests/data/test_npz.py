@@ -133,7 +133,9 @@ def test_bad_rows_are_raised_or_skipped(tmp_path):
     assert len(read_pecos(tmp_path, "train", problems)) == 0
     assert [(error.line, error.column) for error in problems.kept] == [(None, None), (2, 2)]
     save_npz(tmp_path / "X.trn.npz", X)
-    with pytest.raises(DataError, match=r"line 2, column 2: expected UTF-8, found the byte 0xff"):
+    with pytest.raises(
+        DataError, match=r"line 2, column 2: expected UTF-8 text, found the byte 0xff"
+    ):
         read_pecos(tmp_path, "train", Problems())
     problems = Problems(skip=True)
     back = read_pecos(tmp_path, "train", problems)
@@ -156,6 +158,7 @@ def bad_archives():
     yield archive(**good | {"indptr": np.array([0, 9, 2])})
     yield archive(**good | {"indptr": np.array([0, 1, 99])})
     yield archive(**good | {"indptr": np.array([0, 1])})
+    yield archive(**good | {"indptr": np.array([0, 1, 0])})
     yield archive(**good | {"format": np.array("csc"), "indices": np.array([0, 10**6])})
     yield archive(**good | {"format": np.array("zzz")})
     yield archive(**good | {"data": np.array(["a", "b"])})

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from megalabel.data import Corpus, Problems, read, splits_of, stream
-from megalabel.errors import DataError, ParameterError, ShapeError
+from megalabel.errors import DataError, ParameterError
 
 TEXTS = ["a red dress", "blue jeans", "a red hat"]
 NAMES = [["dress", "red"], ["jeans"], ["hat", "red"]]
@@ -80,9 +80,40 @@ class TestFormats:
         assert corpus.ids.to_pylist() == ["7", "x", ""]
         assert len(corpus.labels) == 0
 
-    def test_one_label_as_a_string(self, tmp_path):
-        corpus = read(put(tmp_path, a__jsonl='{"text":"x","labels":"a;b"}\n{"text":"y"}\n'))
-        assert names_of(corpus) == [["a;b"], []]
+    def test_labels_as_a_string_are_split_the_same_everywhere(self, tmp_path):
+        strings = ["b; a|b ", "c, d", "", " ;", "e"]
+        expected = [["a", "b"], ["c, d"], [], [], ["e"]]
+        rows = [{"text": "x", "labels": labels} for labels in strings]
+        cells = "".join(f'x,"{labels}"\n' for labels in strings)
+        table = pa.table({"text": ["x"] * 5, "labels": strings})
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+        for corpus in (
+            read(put(tmp_path, a__jsonl=jsonl(rows)) / "a.jsonl"),
+            read(put(tmp_path, b__jsonl=" " + jsonl(rows)) / "b.jsonl"),  # line by line
+            read(put(tmp_path, a__csv="text,labels\n" + cells) / "a.csv"),
+            read(tmp_path / "a.parquet"),
+            read(table),
+            Corpus(["x"] * 5, targets=strings),
+        ):
+            assert names_of(corpus) == expected
+
+    def test_what_stands_in_a_list_is_not_split(self, tmp_path):
+        rows = [{"text": "x", "labels": ["a;b", "c|d"]}]
+        assert names_of(read(put(tmp_path, a__jsonl=jsonl(rows)))) == [["a;b", "c|d"]]
+        assert names_of(Corpus(["x"], targets=[["a;b", "c|d"]])) == [["a;b", "c|d"]]
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+    def test_columns_are_known_in_any_case(self, tmp_path, ending):
+        columns = {" Text ": TEXTS, "LABELS": ["dress;red", "jeans", "hat;red"]}
+        if ending == "csv":
+            rows = zip(*columns.values(), strict=True)
+            lines = [",".join(columns), *(",".join(row) for row in rows)]
+            put(tmp_path, a__csv="\n".join(lines))
+        elif ending == "parquet":
+            pyarrow.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+        else:
+            pyarrow.feather.write_feather(pa.table(columns), tmp_path / "a.arrow")
+        check(read(tmp_path), ending)
 
     def test_label_numbers_without_a_label_file(self, tmp_path):
         rows = [{"text": "x", "target_ind": [2, 0], "target_rel": [0.5, 2]}, {"text": "y"}]
@@ -215,7 +246,7 @@ def sparse_formats(monkeypatch):
     def corpus(*_):
         return Corpus(features=np.eye(2), targets=[[1, 0], [0, 1]])
 
-    def bad(path, problems):
+    def bad(path, problems, limits):
         problems.add("expected feature:value", file=path, line=2)
         return corpus()
 
@@ -267,7 +298,7 @@ class TestFeatureFormats:
         assert corpus.labels.ids.to_pylist() == ["a", "b"]
         assert corpus.excluded.toarray().tolist() == [[0, 0], [1, 0]]
         put(tmp_path, lbl__jsonl=jsonl([{"uid": "a"}]))
-        with pytest.raises(ShapeError, match="2 labels, the label file beside it 1"):
+        with pytest.raises(DataError, match="2 labels, the label file beside it 1"):
             read(tmp_path)
 
     def test_texts_are_preferred_to_features(self, tmp_path):

@@ -203,7 +203,7 @@ def change_text(chance: random.Random, folder: Path, manifest: dict[str, Any]) -
     path, text = chance.choice(texts)
     if chance.random() < 0.2:
         at = chance.randrange(len(text))
-        changed = text[:at] + chance.choice("{}[],\"0\\é") + text[at + 1 :]
+        changed = text[:at] + chance.choice('{}[],"0\\é') + text[at + 1 :]
     else:
         inner = json.loads(text)
         _change(chance, inner)

@@ -10,7 +10,8 @@ from rich.markup import escape
 
 from megalabel import data, store
 from megalabel.cli import models, output
-from megalabel.cli.models import Json, Seed, SkipBad
+from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad
+from megalabel.data.writing import write_parts
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
 from megalabel.outputs import naming
@@ -20,6 +21,7 @@ def info(
     path: Annotated[Path, typer.Argument(help="A corpus or a model folder.")],
     verify: Annotated[bool, typer.Option(help="Check every byte of a model folder.")] = False,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Describe a corpus or a model: size, labels, tail."""
@@ -29,7 +31,7 @@ def info(
     parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:
-        statistics = data.statistics(models.read(path, part, skip_bad))
+        statistics = data.statistics(models.read(path, part, skip_bad, max_bytes))
         described[part or path.name] = statistics.to_dict()
         if as_json:
             continue
@@ -87,12 +89,13 @@ def convert(
     part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT if it is there.")] = False,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Write a corpus in another format."""
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
-    corpus = models.read(source, part, skip_bad)
+    corpus = models.read(source, part, skip_bad, max_bytes)
     with naming(out):
         data.write(corpus, out, format=to)
     if as_json:
@@ -114,18 +117,18 @@ def split(
     seed: Seed = 0,
     part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Split a corpus into a training and a test part."""
     if how not in ("hash", "labels", "random"):
         raise ParameterError(f"--how must be hash, labels or random, not {how!r}")
-    corpus = models.read(source, part, skip_bad)
+    corpus = models.read(source, part, skip_bad, max_bytes)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     form = "jsonl" if corpus.texts is not None else "xc"
     names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
     with naming(out):
-        for name, written in zip(names, (train, tested), strict=True):
-            data.write(written, out / name, format=form)
+        write_parts({out / names[0]: train, out / names[1]: tested}, form)
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:

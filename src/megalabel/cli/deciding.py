@@ -13,6 +13,7 @@ from megalabel.base import Decision, clone
 from megalabel.cli import output
 from megalabel.cli.models import (
     Json,
+    MaxBytes,
     Seed,
     SkipBad,
     Threads,
@@ -100,6 +101,7 @@ def decide(
     seed: Seed = 0,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Give the texts of a corpus the labels that are best for a metric, in percent.
@@ -131,7 +133,7 @@ def decide(
         "threshold": threshold,
     }
     rule = _rule(method, always, asked, settings_of(settings), tagger.labels)
-    corpus = read(folder, part, skip_bad)
+    corpus = read(folder, part, skip_bad, max_bytes)
     known = corpus.aligned(tagger.labels) if corpus.targets.nnz else None
     targets = None
     if rule.get_params().get("truth") == "labels":  # which it is not measured on then

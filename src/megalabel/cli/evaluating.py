@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
+from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.errors import ParameterError
 from megalabel.labels import PROPENSITIES, read_propensities
 from megalabel.metrics import HEADLINE, Comparison, Evaluation
@@ -60,6 +60,7 @@ def evaluate(
     seed: Seed = 0,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on the test part of a corpus, in percent.
@@ -74,7 +75,7 @@ def evaluate(
     write = None if labels is None else _writer(labels)
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
-    corpus = read(folder, part, skip_bad)
+    corpus = read(folder, part, skip_bad, max_bytes)
     started = time.perf_counter()
 
     def measured(by: Tagger) -> Evaluation:

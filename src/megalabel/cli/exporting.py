@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, check_model, read
+from megalabel.cli.models import Json, MaxBytes, SkipBad, check_model, read
 from megalabel.errors import MissingExtraError
 from megalabel.outputs import check_folder
 
@@ -25,6 +25,7 @@ def export(
     ] = None,
     part: Annotated[str, typer.Option("--split", help="Which part of it.")] = "test",
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Write the encoder of a neural model as ONNX, with its tokenizer; or all of it as a model.
@@ -40,7 +41,7 @@ def export(
         check_model(out)
     else:
         check_folder(out)
-    sample = None if texts is None else read(texts, part, skip_bad)
+    sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
     if whole:
         tagger = without_torch(model, int8=int8, texts=sample)
         tagger.save(out)

@@ -10,7 +10,7 @@ import typer
 from scipy.sparse import csr_matrix
 
 from megalabel.cli import models, output
-from megalabel.cli.models import Json, SkipBad
+from megalabel.cli.models import Json, MaxBytes, SkipBad
 from megalabel.data import Corpus
 from megalabel.errors import DataError, ParameterError
 from megalabel.labels import (
@@ -43,6 +43,7 @@ def propensities(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them there, as SVG.")] = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Say how likely labels that apply are to be annotated, by a model or a complete sample.
@@ -56,7 +57,7 @@ def propensities(
         raise ParameterError(f"--model {model} {needs} --complete")
     for path in filter(None, (out, plot)):
         check_file(path)
-    corpus = models.read(folder, "train", skip_bad)
+    corpus = models.read(folder, "train", skip_bad, max_bytes)
     if not len(corpus.labels):
         raise DataError("its texts have no labels", file=folder)
     counts, n = corpus.label_counts, len(corpus)
@@ -65,7 +66,7 @@ def propensities(
     if complete is None:
         curves[model] = PROPENSITIES[model]
     else:
-        sample = models.read(complete, "train", skip_bad).aligned(corpus.labels)
+        sample = models.read(complete, "train", skip_bad, max_bytes).aligned(corpus.labels)
         observed, whole, same = _sample(corpus, sample)
         measured = {"texts annotated twice" if same else "texts of the sample": whole.shape[0]}
         curves["direct"] = direct_propensities(observed, whole, same_rows=same)

@@ -24,6 +24,9 @@ from megalabel.tagger import Tagger
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 SkipBad = Annotated[bool, typer.Option(help="Leave bad lines out, and say which.")]
+MaxBytes = Annotated[
+    int | None, typer.Option(min=1, help="Memory that a small corpus file may ask for.")
+]
 System = Annotated[str, typer.Option(help="The recipe; see `megalabel systems`.")]
 Settings = Annotated[
     list[str] | None,
@@ -61,6 +64,7 @@ def train(
         Path | None, typer.Option(help="Keep finished steps there; start again to go on.")
     ] = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Train a model on the training part of a corpus.
@@ -73,7 +77,7 @@ def train(
     if checkpoint is not None:
         check_folder(checkpoint)
     shard = None if label_shard is None else shard_of(label_shard)
-    whole = corpus = read(folder, "train", skip_bad)
+    whole = corpus = read(folder, "train", skip_bad, max_bytes)
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:
@@ -119,7 +123,7 @@ def use_threads(threads: int | None) -> None:
         megalabel.set_threads(threads)
 
 
-def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
+def read(path: Path, part: str | None, skip_bad: bool, max_bytes: int | None = None) -> data.Corpus:
     """One part of a folder, or a file; says what was skipped."""
     if store.is_model(path):
         raise DataError("this is a model folder, not a corpus", file=path)
@@ -127,7 +131,9 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
         raise ParameterError(f"{path} has several parts: say which by --split {' or '.join(parts)}")
     problems = Problems(skip=skip_bad)
     # a file is what it is, whatever its name says
-    corpus = data.read(path, part if path.is_dir() else None, problems=problems)
+    corpus = data.read(
+        path, part if path.is_dir() else None, problems=problems, max_bytes=max_bytes
+    )
     output.tell_skipped(problems)
     if not len(corpus):
         raise DataError("there are no texts in it", file=path)

@@ -9,7 +9,7 @@ import typer
 
 from megalabel import systems as recipes
 from megalabel.cli import models, output
-from megalabel.cli.models import Json, Seed, Settings, SkipBad, System, Threads
+from megalabel.cli.models import Json, MaxBytes, Seed, Settings, SkipBad, System, Threads
 
 
 def systems(
@@ -38,12 +38,13 @@ def plan(
     threads: Threads = None,
     seed: Seed = 0,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Say the peak memory, disk and time of a training job before it starts."""
     models.use_threads(threads)
     tagger = models.create(system, settings, seed)
-    corpus = models.read(folder, "train", skip_bad)
+    corpus = models.read(folder, "train", skip_bad, max_bytes)
     foreseen = recipes.get(system).plan(tagger, corpus)
     if as_json:
         output.show_json(foreseen.to_dict())

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.models import Json, Seed, SkipBad, Threads, cutoffs, read, use_threads
+from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad, Threads, cutoffs, read, use_threads
 from megalabel.report import check_path, write
 
 
@@ -22,6 +22,7 @@ def report(
     seed: Seed = 0,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on the test part of a corpus, and write a page about it.
@@ -30,7 +31,7 @@ def report(
     """
     use_threads(threads)
     check_path(out)
-    write(model, read(folder, part, skip_bad), out, k=cutoffs(k), seed=seed)
+    write(model, read(folder, part, skip_bad, max_bytes), out, k=cutoffs(k), seed=seed)
     if as_json:
         output.show_json({"report": str(out), "bytes": out.stat().st_size})
         return

@@ -12,6 +12,7 @@ from megalabel import calibration
 from megalabel.cli import output
 from megalabel.cli.models import (
     Json,
+    MaxBytes,
     SkipBad,
     Threads,
     check_model,
@@ -80,6 +81,7 @@ def calibrate(
     ] = None,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Make a model's probabilities right on texts that it was not trained on.
@@ -91,7 +93,7 @@ def calibrate(
     target = model if out is None else out
     check_model(target)
     tagger = Tagger.load(model)
-    tagger.calibrate(read(folder, part, skip_bad), method=calibrator).save(target)
+    tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": k}
     if as_json:
         output.show_json(facts | {"reliability": tagger.reliability_})

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from megalabel import data
 from megalabel.cli import output
-from megalabel.cli.models import Json, SkipBad, Threads, read, use_threads
+from megalabel.cli.models import Json, MaxBytes, SkipBad, Threads, read, use_threads
 from megalabel.data.formats.columns import ID_FIELDS, TEXT_FIELDS
 from megalabel.data.formats.detect import detect, ending
 from megalabel.data.formats.lines import read_blocks
@@ -37,6 +37,7 @@ def tag(
     k: Annotated[int, typer.Option("-k", min=1, help="At most so many labels a text.")] = 5,
     threads: Threads = None,
     skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Tag texts with label names and probabilities; JSON lines when piped.
@@ -50,7 +51,7 @@ def tag(
     tagger = Tagger.load(model)
     as_json = as_json or not sys.stdout.isatty()
     number = 0
-    for batch in [data.Corpus(text)] if text else _batches(file, skip_bad):
+    for batch in [data.Corpus(text)] if text else _batches(file, skip_bad, max_bytes):
         ids = [""] * len(batch) if batch.ids is None else batch.ids.to_pylist()
         texts = [None] * len(batch) if batch.texts is None else batch.texts.to_pylist()
         for uid, words, tags in zip(ids, texts, tagger.tag(batch, k=k), strict=True):
@@ -69,7 +70,7 @@ def tag(
         raise DataError("the file is empty: expected at least one text", file=file)
 
 
-def _batches(file: Path | None, skip_bad: bool) -> Iterator[data.Corpus]:
+def _batches(file: Path | None, skip_bad: bool, max_bytes: int | None) -> Iterator[data.Corpus]:
     """The texts of a file, or of standard input, some at a time."""
     if file is not None and not file.is_file():
         raise DataError("is a folder" if file.is_dir() else "no such file", file=file)
@@ -77,10 +78,12 @@ def _batches(file: Path | None, skip_bad: bool) -> Iterator[data.Corpus]:
     if file is None or (form is None and ending(file)[1] not in _NEVER_PLAIN):
         yield from _lines(file)
     elif form in ("xc", "svmlight"):  # vectors, which are read whole
-        yield read(file, None, skip_bad)
+        yield read(file, None, skip_bad, max_bytes)
     else:
         # the texts alone count: labels that they carry may be unknown to a file beside it
-        yield from data.stream(file, batch_rows=_AT_ONCE, skip_bad=skip_bad, label_file=False)
+        yield from data.stream(
+            file, batch_rows=_AT_ONCE, skip_bad=skip_bad, label_file=False, max_bytes=max_bytes
+        )
 
 
 def _lines(file: Path | None) -> Iterator[data.Corpus]:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel import _native
 from megalabel.data.labelset import LabelSet
-from megalabel.data.strings import strings
+from megalabel.data.strings import split_labels, strings
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
 
 
@@ -72,7 +72,8 @@ class Corpus:
     features : CSR matrix or 2-d array, optional
         Vectors made elsewhere. At least one of `texts` and `features` is needed.
     targets : CSR matrix (n, labels), indicator array, or list of lists of label names, optional
-        The labels of each text; values are relevances. None: a corpus without labels.
+        The labels of each text; values are relevances. A string in place of a list of names is
+        split at `;` and `|`. None: a corpus without labels.
     labels : LabelSet or sequence of str, optional
         What the columns of `targets` mean. With names in `targets` and no `labels`, the label
         set is the sorted names that occur.
@@ -293,12 +294,16 @@ def _is_indicator(rows: Sequence[Any]) -> bool:
 
 
 def _targets_from_names(
-    rows: Sequence[Sequence[str]], labels: LabelSet | None
+    rows: Sequence[Sequence[str] | str], labels: LabelSet | None
 ) -> tuple[csr_matrix, LabelSet]:
+    if isinstance(rows, str):
+        raise DataError(f"expected the labels of each text in a list, found the string {rows!r}")
+    given = [row for row in rows if isinstance(row, str)]
+    names_of = iter(split_labels(strings(given)).to_pylist())
+    rows = [next(names_of) if isinstance(row, str) else row for row in rows]
     for i, row in enumerate(rows):
-        if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
-            found = f"the string {row!r}" if isinstance(row, str) else repr(row)
-            raise DataError(f"expected a list of label names for text {i}, found {found}")
+        if isinstance(row, Mapping) or not isinstance(row, Iterable):
+            raise DataError(f"expected a list of label names for text {i}, found {row!r}")
         for name in row:
             if not isinstance(name, str) or not name:
                 raise DataError(

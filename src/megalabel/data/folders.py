@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from megalabel import files
 from megalabel.data.formats import annif, jsonl
 from megalabel.data.formats.detect import FORMATS, detect, ending, first_line, stem
 from megalabel.data.formats.lines import read_blocks, split_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
 
@@ -29,6 +31,7 @@ _SPLIT_OF = {alias: name for name, aliases in _SPLITS.items() for alias in alias
 _SHARD = re.compile(r"[-_.]\d+-of-\d+$")
 _LABEL_STEMS = ("lbl", "labels", "label")
 _DOCUMENTS = re.compile(r"(readme|licen[cs]e|citation|changelog)", re.IGNORECASE)
+_NUMBER = re.compile("[0-9]{1,18}")
 _PECOS = re.compile(r"[XY]\..+\.(npz|txt)|output-items\.txt")
 # Where a folder holds a part in several formats: those with texts come first.
 _PREFERENCE = ("jsonl", "arrow", "parquet", "csv", "annif", "fasttext", "pecos", "xc", "svmlight")
@@ -65,6 +68,8 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
     """The part of a corpus that a file or folder and a split's name mean."""
     if format is not None and format not in FORMATS:
         raise ParameterError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+    if path.parent.is_dir():
+        _finish_writing(path.parent)
     if not path.exists():
         raise DataError(f"no such file or folder{_similar(path)}", file=path)
     wanted = None if split is None else split_name(split)
@@ -88,21 +93,31 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
 def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
     """The parts of a corpus in a folder by name: train, test and validation where files say so,
     else by the files' own names."""
+    _finish_writing(folder)
     found: dict[str, dict[str, list[Path]]] = {}
-    files = _files(folder)
-    pecos = [path for path in files if _PECOS.fullmatch(path.name)]
+    unreadable: list[DataError] = []
+    paths = _files(folder)
+    pecos = [path for path in paths if _PECOS.fullmatch(path.name)]
     if any(path.suffix == ".npz" for path in pecos):
         from megalabel.data.formats import npz
 
         for name in npz.find_splits(folder):
             found.setdefault(split_name(name), {})["pecos"] = [folder]
-    for path in files:
+    for path in paths:
         if path in pecos or is_label_file(path) or path.name.startswith("filter_labels"):
             continue
-        kind = detect(path) if path.stat().st_size else None
+        try:
+            kind = detect(path) if path.stat().st_size else None
+        except DataError as error:  # of no matter, unless the corpus is in this file
+            if split_in(path) is not None:
+                raise
+            unreadable.append(error)
+            continue
         if kind is not None:
             name = split_in(path) or _SHARD.sub("", stem(path))
             found.setdefault(name, {}).setdefault(kind, []).append(path)
+    if not found and unreadable:
+        raise unreadable[0]
     if any(name in _SPLITS for name in found):
         found = {name: kinds for name, kinds in found.items() if name in _SPLITS}
     parts = {}
@@ -118,6 +133,17 @@ def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
             raise DataError(f"several files could be the {name} part: {listed}", file=folder)
         parts[name] = Part(name, kind, tuple(kinds[kind]))
     return parts
+
+
+def _finish_writing(folder: Path) -> None:
+    try:
+        files.finish(folder)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"a writer was killed here and its files cannot be put in place: {error}; read the "
+            "folder once where it can be written to",
+            file=folder,
+        ) from None
 
 
 def _choose(folder: Path, parts: dict[str, Part], wanted: str | None) -> Part:
@@ -149,31 +175,38 @@ def find_label_files(folder: Path) -> list[Path]:
     return [path for path in _files(folder) if is_label_file(path)]
 
 
-def find_labels(part: Part) -> LabelSet | None:
+def find_labels(part: Part, limits: Limits = USUAL) -> LabelSet | None:
     """The labels that a file beside the part's files describes, if there is one."""
     found = [path for path in find_label_files(part.folder) if path not in part.files]
     read = jsonl.read_labels
     if not found and part.format == "annif":
-        files = [path for path in _files(part.folder) if path not in part.files]
-        tables = [path for path in files if ending(path)[1] in (".tsv", ".csv", ".txt")]
-        found = [path for path in tables if annif.looks_like_vocabulary(first_line(path))]
+        others = [path for path in _files(part.folder) if path not in part.files]
+        tables = [path for path in others if ending(path)[1] in (".tsv", ".csv", ".txt")]
+        found = [path for path in tables if _is_vocabulary(path)]
         read = annif.read_vocabulary
     if len(found) > 1:
         listed = ", ".join(path.name for path in found)
         raise DataError(f"several files could describe the labels: {listed}", file=part.folder)
-    return read(found[0]) if found else None
+    return read(found[0], limits) if found else None
+
+
+def _is_vocabulary(path: Path) -> bool:
+    try:
+        return annif.looks_like_vocabulary(first_line(path))
+    except DataError:  # a file that only stands beside the corpus may be in any encoding
+        return False
 
 
 class Exclusions:
     """Cells (text, label) that evaluation must leave out, as `filter_labels_*.txt` lists them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = USUAL) -> None:
         self.path = path
         cells, self._lines = [], []
-        for block in read_blocks(path):
+        for block in read_blocks(path, limits=limits):
             for _, number, text in split_lines(block, path, Problems()):
                 fields = text.split()
-                if len(fields) != 2 or not all(f.isascii() and f.isdigit() for f in fields):
+                if len(fields) != 2 or not all(_NUMBER.fullmatch(field) for field in fields):
                     raise DataError(
                         f"expected the numbers of a text and a label, found {text[:60]!r}",
                         file=path,
@@ -211,13 +244,13 @@ class Exclusions:
         return matrix
 
 
-def find_exclusions(part: Part) -> Exclusions | None:
+def find_exclusions(part: Part, limits: Limits = USUAL) -> Exclusions | None:
     """The exclusions listed beside the part's files, if there are any."""
     name = part.split or stem(part.files[0])
     for alias in _SPLITS.get(name, (name,)):
         path = part.folder / f"filter_labels_{alias}.txt"
         if path.is_file():
-            return Exclusions(path)
+            return Exclusions(path, limits)
     return None
 
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.folders import split_name
-from megalabel.data.formats.columns import columns
+from megalabel.data.formats.columns import columns, known_columns
 from megalabel.data.formats.rows import gather
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
@@ -30,6 +31,7 @@ def from_frame(
     split: str | None = None,
     skip_bad: bool = False,
     problems: Problems | None = None,
+    max_bytes: int | None = None,
 ) -> Corpus:
     """A corpus from a pandas or polars frame, an Arrow table, or a Hugging Face dataset.
 
@@ -40,7 +42,7 @@ def from_frame(
     text : str or list of str, optional
         The columns of text, joined by a space; title, content and text where not given.
     labels : str, optional
-        The column of labels: lists of names, strings that `;` or `|` separates, or (lists of)
+        The column of labels: lists of names, strings that are split at `;` and `|`, or (lists of)
         numbers; labels or target_ind where not given.
     ids : str, optional
         The column of identifiers; uid or id where not given.
@@ -48,7 +50,7 @@ def from_frame(
         What label numbers mean, or which names are known.
     split : str, optional
         Which table of a mapping.
-    skip_bad, problems
+    skip_bad, problems, max_bytes
         As in `read`.
 
     Examples
@@ -62,12 +64,28 @@ def from_frame(
         frame = _one_of(frame, split)
     table, kind = _table(frame)
     before = problems.count
+    limits = Limits(max_bytes)
     found = columns(
-        table, kind, text=[text] if isinstance(text, str) else text, labels=labels, ids=ids
+        table,
+        kind,
+        text=[text] if isinstance(text, str) else text,
+        labels=labels,
+        ids=ids,
+        size=table.nbytes,
+        limits=limits,
     )
     if label_set is None and "target_ind" in found:
-        label_set = _class_names(frame, labels or "labels")
-    rows = gather(found, kind, problems, label_set, origin=np.arange(table.num_rows))
+        known = known_columns(table.column_names, kind)
+        label_set = _class_names(frame, labels or known.get("labels", "labels"))
+    rows = gather(
+        found,
+        kind,
+        problems,
+        label_set,
+        origin=np.arange(table.num_rows),
+        size=table.nbytes,
+        limits=limits,
+    )
     source = {"path": kind, "format": "frame", "split": split, "skipped": problems.count - before}
     return rows.to_corpus(label_set, source)
 

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from megalabel.data.strings import strings
+from megalabel.data.strings import from_arrays, strings, to_arrays
 from megalabel.errors import ShapeError, UnknownLabelError
+
+_AT_ONCE = 1 << 16  # numbers turned into strings
 
 
 class LabelSet:
@@ -49,7 +51,16 @@ class LabelSet:
     @classmethod
     def numbered(cls, n: int) -> LabelSet:
         """Labels known by number alone: named "0", "1", …"""
-        return cls(pa.array(np.arange(n)).cast(pa.large_string()))
+        # some at a time: Arrow takes several times the memory of the result
+        size = n + sum(max(0, n - 10**digits) for digits in range(1, len(str(n))))
+        offsets, data = np.zeros(n + 1, np.int64), np.empty(size, np.uint8)
+        for start in range(0, n, _AT_ONCE):
+            stop = min(n, start + _AT_ONCE)
+            ends, digits = to_arrays(pa.array(np.arange(start, stop)).cast(pa.large_string()))
+            done = offsets[start]
+            offsets[start + 1 : stop + 1] = ends[1:] + done
+            data[done : done + ends[-1]] = digits[: ends[-1]]
+        return cls(from_arrays(offsets, data))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -34,9 +34,14 @@ class Problems:
         self, message: str, *, file: str | Path, line: int | None = None, column: int | None = None
     ) -> None:
         """Raise the problem as a DataError, or note it if problems are to be skipped."""
-        error = DataError(message, file=file, line=line, column=column)
-        if not self.skip:
-            raise error
-        self.count += 1
-        if len(self.kept) < self.keep:
+        if not self.full:
+            error = DataError(message, file=file, line=line, column=column)
+            if not self.skip:
+                raise error
             self.kept.append(error)
+        self.count += 1
+
+    @property
+    def full(self) -> bool:
+        """True if problems are now only counted."""
+        return self.skip and len(self.kept) >= self.keep

@@ -16,13 +16,15 @@ from megalabel.data.formats import annif, fasttext, jsonl, tables
 from megalabel.data.formats.rows import Rows
 from megalabel.data.frames import from_frame
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import Limits
 from megalabel.data.problems import Problems
-from megalabel.errors import DataError, ParameterError, ShapeError
+from megalabel.errors import DataError, ParameterError
 
 log = logging.getLogger(__name__)
 
 # Formats with texts: each gives checked rows, some at a time.
-_ROWS: dict[str, Callable[[Path, LabelSet | None, Problems, int | None], Iterator[Rows]]] = {
+_Reader = Callable[[Path, LabelSet | None, Problems, int | None, Limits], Iterator[Rows]]
+_ROWS: dict[str, _Reader] = {
     "jsonl": jsonl.read_rows,
     "fasttext": fasttext.read_rows,
     "annif": annif.read_rows,
@@ -39,6 +41,7 @@ def read(
     format: str | None = None,
     skip_bad: bool = False,
     problems: Problems | None = None,
+    max_bytes: int | None = None,
 ) -> Corpus:
     """Read a corpus; its format is known by its name, its first bytes and its first line.
 
@@ -57,6 +60,9 @@ def read(
     problems : Problems, optional
         Takes note of what was wrong, for the caller to say; its own `skip` then holds instead of
         `skip_bad`. Without it, what was skipped is logged.
+    max_bytes : int, optional
+        Memory that a file may ask for although it is small: one that numbers more labels than its
+        size makes likely, or unpacks to much more than it holds, is refused otherwise.
 
     Examples
     --------
@@ -70,12 +76,13 @@ def read(
     ours = problems is None
     problems = Problems(skip=skip_bad) if problems is None else problems
     if not isinstance(path, str | os.PathLike):
-        return from_frame(path, split=split, problems=problems)
+        return from_frame(path, split=split, problems=problems, max_bytes=max_bytes)
     before = problems.count
     part = locate(Path(path), split, format)
-    labels = find_labels(part)
+    limits = Limits(max_bytes)
+    labels = find_labels(part, limits)
     if part.format in _ROWS:
-        rows = list(_rows(part, labels, problems, None))
+        rows = list(_rows(part, labels, problems, None, limits))
         if not any(map(len, rows)):
             skipped = problems.count - before
             raise DataError(
@@ -87,7 +94,7 @@ def read(
         whole = Rows.concat([r for r in rows if len(r)])
         corpus, origin = whole.to_corpus(labels), whole.origin
     else:
-        corpus = _named(_read_sparse(part, problems), labels, part)
+        corpus = _named(_read_sparse(part, problems, limits), labels, part)
         origin = np.arange(len(corpus))
     skipped = problems.count - before
     corpus.source = {
@@ -96,7 +103,7 @@ def read(
         "split": part.split,
         "skipped": skipped,
     }
-    if (exclusions := find_exclusions(part)) is not None:
+    if (exclusions := find_exclusions(part, limits)) is not None:
         if skipped and part.format not in _ROWS:
             raise DataError(
                 "its rows cannot be told once lines have been skipped; mend those lines first",
@@ -133,17 +140,20 @@ class Stream:
     batch has its own. `problems` holds what was wrong in the latest iteration.
     """
 
-    def __init__(self, part: Part, batch_rows: int, skip_bad: bool, label_file: bool) -> None:
+    def __init__(
+        self, part: Part, batch_rows: int, skip_bad: bool, label_file: bool, limits: Limits
+    ) -> None:
         self.part, self.batch_rows, self.skip_bad = part, batch_rows, skip_bad
-        self.labels = find_labels(part) if label_file else None
+        self._limits = limits
+        self.labels = find_labels(part, limits) if label_file else None
         self.problems = Problems(skip=skip_bad)
         # they number the labels of the whole corpus, so mean nothing to a batch with its own
-        self._exclusions = None if self.labels is None else find_exclusions(part)
+        self._exclusions = None if self.labels is None else find_exclusions(part, limits)
 
     def __iter__(self) -> Iterator[Corpus]:
         self.problems = problems = Problems(skip=self.skip_bad)
         source = {"path": self.part.shown, "format": self.part.format, "split": self.part.split}
-        rows = _rows(self.part, self.labels, problems, self.batch_rows)
+        rows = _rows(self.part, self.labels, problems, self.batch_rows, self._limits)
         for batch in _rebatched(rows, self.batch_rows):
             corpus = batch.to_corpus(self.labels, source)
             if self._exclusions is not None:
@@ -160,6 +170,7 @@ def stream(
     format: str | None = None,
     skip_bad: bool = False,
     label_file: bool = True,
+    max_bytes: int | None = None,
 ) -> Stream:
     """Read a corpus with texts in batches, as often as wanted, never holding all of it.
 
@@ -182,7 +193,7 @@ def stream(
             f"{part.format} cannot be streamed, only formats with texts: {', '.join(_ROWS)}",
             file=part.files[0],
         )
-    return Stream(part, batch_rows, skip_bad, label_file)
+    return Stream(part, batch_rows, skip_bad, label_file, Limits(max_bytes))
 
 
 def _say_skipped(part: Part, problems: Problems) -> None:
@@ -192,13 +203,17 @@ def _say_skipped(part: Part, problems: Problems) -> None:
 
 
 def _rows(
-    part: Part, labels: LabelSet | None, problems: Problems, batch_rows: int | None
+    part: Part,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None,
+    limits: Limits,
 ) -> Iterator[Rows]:
     """The rows of all files of a part, their origins counted through."""
     done = 0
     for path in part.files:
         last = -1
-        for rows in _ROWS[part.format](path, labels, problems, batch_rows):
+        for rows in _ROWS[part.format](path, labels, problems, batch_rows, limits):
             if len(rows):
                 last = int(rows.origin[-1])
                 rows.origin = rows.origin + done
@@ -221,17 +236,17 @@ def _rebatched(parts: Iterator[Rows], size: int) -> Iterator[Rows]:
         yield Rows.concat(held)
 
 
-def _read_sparse(part: Part, problems: Problems) -> Corpus:
+def _read_sparse(part: Part, problems: Problems, limits: Limits) -> Corpus:
     """Formats with features, which are read whole."""
     if part.format == "pecos":
         from megalabel.data.formats import npz
 
-        return npz.read_pecos(part.folder, str(part.split), problems)
+        return npz.read_pecos(part.folder, str(part.split), problems, limits)
     from megalabel.data.formats import sparse_text
 
     if part.format == "xc":
-        return sparse_text.read_xc(part.files[0], problems)
-    return sparse_text.read_svmlight(part.files[0], problems)
+        return sparse_text.read_xc(part.files[0], problems, limits)
+    return sparse_text.read_svmlight(part.files[0], problems, limits)
 
 
 def _named(corpus: Corpus, labels: LabelSet | None, part: Part) -> Corpus:
@@ -239,8 +254,9 @@ def _named(corpus: Corpus, labels: LabelSet | None, part: Part) -> Corpus:
     if labels is None:
         return corpus
     if len(labels) != len(corpus.labels):
-        raise ShapeError(
-            f"{part.shown} has {len(corpus.labels)} labels, the label file beside it {len(labels)}"
+        raise DataError(
+            f"it has {len(corpus.labels)} labels, the label file beside it {len(labels)}",
+            file=part.files[0],
         )
     corpus.labels = labels
     return corpus

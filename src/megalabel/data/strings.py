@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from megalabel import _native
 from megalabel.errors import DataError
@@ -70,6 +71,37 @@ def encoded(values: list[str] | tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
         found = "nothing" if values[where] is None else repr(values[where])[:80]
         raise DataError(f"expected a string at position {where}, found {found}") from None
     return offsets, data
+
+
+def split_labels(texts: pa.Array, numbers: bool = False) -> pa.LargeListArray:
+    """Strings of labels as lists: `;` and `|` separate them, blanks around them do not count.
+
+    This is what a string means wherever labels are given: in a cell, in JSON, in Python. What
+    stands in a list is never split. Numbers may also be separated by commas or blanks.
+
+    Examples
+    --------
+    >>> split_labels(strings(["dress; red", "hats, caps|blue", ""])).to_pylist()
+    [['dress', 'red'], ['hats, caps', 'blue'], []]
+    """
+    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern="[;|, ]" if numbers else "[;|]")
+    names = pc.utf8_trim_whitespace(lists.flatten())
+    kept = np.asarray(pc.not_equal(names, ""))
+    counts = np.bincount(row_of(list_lengths(lists))[kept], minlength=len(texts))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
+    return pa.LargeListArray.from_arrays(
+        offsets, names.filter(pa.array(kept)), mask=texts.is_null()
+    )
+
+
+def list_lengths(lists: pa.Array) -> np.ndarray:
+    """How many items each list has."""
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+
+
+def row_of(counts: np.ndarray) -> np.ndarray:
+    """The row of each item, given how many items each row has."""
+    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
 def to_arrays(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from megalabel.data.formats import jsonl, tables
 from megalabel.data.formats.detect import ending
 from megalabel.data.labelset import LabelSet
 from megalabel.errors import DataError, ParameterError
+from megalabel.files import replacing
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 
 def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a corpus. What is there is replaced only once all is written.
+    """Write a corpus. What is there is replaced in one step, once all is written.
 
     Beside a file go `lbl.jsonl`, which describes the labels, and `filter_labels_*.txt` if the
     corpus excludes cells. Several parts of a corpus may be written into one folder, as train and
@@ -61,7 +62,29 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     >>> read(file)
     Corpus(1 texts, 2 labels)
     """
-    path = Path(path)
+    write_parts({Path(path): corpus}, format)
+
+
+def write_parts(parts: Mapping[Path, Corpus], format: str | None = None) -> None:
+    """Write several parts of a corpus, all into one folder: all are put in place at once.
+
+    Parameters are those of `write`.
+    """
+    targets = [_target(corpus, path, format) for path, corpus in parts.items()]
+    if len({path.parent for path, _ in targets}) != 1:
+        raise ParameterError("parts that are written at once must be in one folder")
+    with replacing(targets[0][0].parent) as new:
+        for (path, kind), corpus in zip(targets, parts.values(), strict=True):
+            _write_labels(corpus.labels, path.parent, new.aside, kind)
+            _write_exclusions(corpus, exclusions_file(path), new.aside)
+            if kind == "npz":
+                new.removed |= _write_npz(corpus, path, new.aside)
+            else:
+                _write_file(corpus, new.aside / path.name, kind)
+
+
+def _target(corpus: Corpus, path: Path, format: str | None) -> tuple[Path, str]:
+    """The file to write and its format; an error if the corpus cannot be written so."""
     format = format or _ENDINGS.get(ending(path)[1])
     if format is None or format not in _ENDINGS.values():
         known = ", ".join(dict.fromkeys(_ENDINGS.values()))
@@ -75,22 +98,7 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
             log.warning("%s: %s holds no features; only the texts are written", path.name, format)
     if format == "npz" and ending(path)[1] != ".npz":
         path = path / f"{corpus.source.get('split') or 'train'}.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as name:
-        aside = Path(name)
-        _write_labels(corpus.labels, path.parent, aside, format)
-        _write_exclusions(corpus, exclusions_file(path), aside)
-        beside = list(aside.iterdir())
-        stale: list[Path] = []
-        if format == "npz":
-            stale = _write_npz(corpus, path, aside)
-        else:
-            _write_file(corpus, aside / path.name, format)
-        # the corpus itself last: what describes it is then already there
-        for file in [*beside, *sorted(set(aside.iterdir()) - set(beside))]:
-            os.replace(file, path.parent / file.name)
-        for file in stale:
-            file.unlink()
+    return path, format
 
 
 def _write_file(corpus: Corpus, path: Path, format: str) -> None:
@@ -107,8 +115,8 @@ def _write_file(corpus: Corpus, path: Path, format: str) -> None:
             jsonl.write_rows(corpus, sink)
 
 
-def _write_npz(corpus: Corpus, path: Path, aside: Path) -> list[Path]:
-    """Write PECOS's files; those of an earlier corpus that would be read with them are returned."""
+def _write_npz(corpus: Corpus, path: Path, aside: Path) -> set[str]:
+    """Write PECOS's files; returns the names of those that would be read with them but are old."""
     from megalabel.data.formats import npz
 
     split = split_in(path)
@@ -120,11 +128,11 @@ def _write_npz(corpus: Corpus, path: Path, aside: Path) -> list[Path]:
     if others and there.exists() and names.exists() and there.read_bytes() != names.read_bytes():
         raise DataError(f"it names other labels, those of {', '.join(sorted(others))}", file=there)
     parts = {m[1] for file in aside.iterdir() if (m := _PART.match(file.name))}
-    return [
-        file
+    return {
+        file.name
         for file in path.parent.iterdir()
         if (m := _PART.match(file.name)) and m[1] in parts and not (aside / file.name).exists()
-    ]
+    }
 
 
 def _write_labels(labels: LabelSet, folder: Path, aside: Path, format: str) -> None:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from megalabel.data.formats.columns import TEXT_FIELDS
-from megalabel.data.formats.lines import Block, read_blocks, split_lines
+from megalabel.data.formats.columns import TEXT_FIELDS, field_of
+from megalabel.data.formats.lines import Block, long_fields, read_blocks, split_lines
 from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
@@ -26,14 +27,18 @@ def looks_like_corpus(first_line: str) -> bool:
 
 def looks_like_vocabulary(first_line: str) -> bool:
     """Whether a line is a URI and its label, or the header of a table of these."""
-    header = {name.strip() for name in first_line.split(",")}
+    header = {field_of(name) for name in first_line.split(",")}
     table = "uri" in header and any(name.startswith("label") for name in header)
     table = table and not header & set(TEXT_FIELDS)
     return table or _VOCABULARY.fullmatch(first_line) is not None
 
 
 def read_rows(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of an Annif TSV file, some at a time; labels are URIs without their brackets."""
 
@@ -50,13 +55,14 @@ def read_rows(
                 continue
             yield place, number, text, [uri.strip("<>") for uri in subjects.split()]
 
-    return rows_of_lines(path, parse, labels, problems, batch_rows)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)
 
 
-def read_vocabulary(path: Path) -> LabelSet:
+def read_vocabulary(path: Path, limits: Limits = USUAL) -> LabelSet:
     """The labels of a vocabulary: TSV of `<uri>` and label, or CSV with `uri` and `label_en`."""
     problems = Problems()
-    lines = [line for block in read_blocks(path) for line in split_lines(block, path, problems)]
+    blocks = read_blocks(path, limits=limits)
+    lines = [line for block in blocks for line in split_lines(block, path, problems)]
     if not lines:
         raise DataError("the vocabulary is empty", file=path)
     places: dict[str, int] = {}
@@ -80,16 +86,23 @@ def _entries(path: Path, lines: list[tuple[int, str]]) -> Iterator[tuple[int, st
                 raise DataError("expected <uri>, a tab and a label", file=path, line=number)
             yield number, fields[0].strip().strip("<>"), fields[1].strip()
         return
-    table = csv.reader(io.StringIO("\n".join(text for _, text in lines)))
-    header = [name.strip() for name in next(table)]
+    rows = []
+    with long_fields():
+        table = csv.reader(io.StringIO("\n".join(text for _, text in lines)))
+        try:
+            for fields in table:
+                rows.append((lines[table.line_num - 1][0], fields))
+        except csv.Error as error:
+            number = lines[min(table.line_num, len(lines)) - 1][0]
+            raise DataError(f"expected a table: {error}", file=path, line=number) from None
+    header = [field_of(name) for name in rows[0][1]]
     named = [name for name in header if name.startswith("label")]
     if "uri" not in header or not named:
         raise DataError(
             f"expected columns uri and label_en, found {', '.join(header)}", file=path, line=1
         )
     uri, label = header.index("uri"), header.index("label_en" if "label_en" in named else named[0])
-    for fields in table:
-        number = lines[table.line_num - 1][0]
+    for number, fields in rows[1:]:
         if len(fields) <= max(uri, label):
             raise DataError(
                 f"expected {len(header)} columns, found {len(fields)}", file=path, line=number

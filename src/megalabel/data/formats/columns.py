@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from megalabel.data.limits import USUAL, Limits
+from megalabel.data.strings import split_labels
 from megalabel.errors import DataError
 
 TEXT_FIELDS = ("title", "content", "text")
@@ -27,36 +29,71 @@ def columns(
     text: Sequence[str] | None = None,
     labels: str | None = None,
     ids: str | None = None,
+    size: int | None = None,
+    limits: Limits = USUAL,
 ) -> dict[str, pa.Array]:
     """The known columns of a table under the names text, labels, target_ind, target_rel and uid.
 
-    Texts are joined by a space. Labels are lists of strings, or one string that `;` or `|`
-    separates, or lists of integers. Columns are found by their usual names unless named.
+    Texts are joined by a space. Labels are lists of strings, or one string (see `split_labels`),
+    or lists of integers. Columns are found by their usual names unless named. `size` is that of
+    a table in bytes that is no file.
     """
     names = table.column_names
     for wanted in [*(text or ()), *filter(None, (labels, ids))]:
-        if wanted not in names:
-            raise DataError(f"no column {wanted!r}; there are {_listed(names)}", file=file)
-    text = text_columns(names, file) if text is None else text
+        if names.count(wanted) != 1:
+            fault = "several columns are named" if wanted in names else "no column"
+            raise DataError(f"{fault} {wanted!r}; there are {_listed(names)}", file=file)
+    known = known_columns(names, file)
+    used = {*known.values(), *(text or ()), *filter(None, (labels, ids))}
+    if shared := sum(_shared_bytes(chunk) for name in used for chunk in table[name].chunks):
+        limits.check_unpacked(shared, file, size)
+    text = text_columns(known, names, file) if text is None else text
     found = {"text": joined([_strings(table[name], name, file) for name in text])}
-    for name in (ids,) if ids is not None else ID_FIELDS:
-        if name in names and "uid" not in found:
-            found["uid"] = _strings(table[name], name, file, integers=True)
-        elif name in names:  # uid where there is one, else id
-            found["uid"] = pc.coalesce(found["uid"], _strings(table[name], name, file, True))
-    for name in (labels,) if labels is not None else ("labels", "target_ind"):
-        if name in names:
-            lists = _lists(one_array(table[name]), name, file, by_number=name == "target_ind")
-            by_name = _is_string(lists.type.value_type) and name != "target_ind"
-            found["labels" if by_name else "target_ind"] = lists
-    if "target_rel" in names:
-        found["target_rel"] = _lists(one_array(table["target_rel"]), "target_rel", file, True)
+    for name in (ids,) if ids is not None else [known[f] for f in ID_FIELDS if f in known]:
+        values = _strings(table[name], name, file, integers=True)
+        # uid where there is one, else id
+        found["uid"] = pc.coalesce(found["uid"], values) if "uid" in found else values
+    if labels is not None:
+        known = {f: name for f, name in known.items() if f not in ("labels", "target_ind")}
+        known["target_ind" if field_of(labels) == "target_ind" else "labels"] = labels
+    for field in ("labels", "target_ind", "target_rel"):
+        if field in known:
+            lists = _lists(one_array(table[known[field]]), field, known[field], file)
+            # labels may be given by number as well
+            numbered = field == "labels" and not _is_string(lists.type.value_type)
+            found["target_ind" if numbered else field] = lists
     return found
 
 
-def text_columns(names: Sequence[str], file: str | Path) -> list[str]:
-    """Those columns that hold text; there must be one."""
-    found = [name for name in TEXT_FIELDS if name in names]
+def field_of(name: str) -> str:
+    """The field that the name of a column means: neither case nor blanks around it count.
+
+    Examples
+    --------
+    >>> field_of(" Title")
+    'title'
+    """
+    return name.strip().lower()
+
+
+def known_columns(names: Sequence[str], file: str | Path) -> dict[str, str]:
+    """The names of the columns that are known, by field."""
+    found: dict[str, str] = {}
+    for name in names:
+        field = field_of(name)
+        if field not in FIELDS:
+            continue
+        if field in found:
+            raise DataError(
+                f"expected one column {field}, found {found[field]!r} and {name!r}", file=file
+            )
+        found[field] = name
+    return found
+
+
+def text_columns(known: Mapping[str, str], names: Sequence[str], file: str | Path) -> list[str]:
+    """Those of the known columns that hold text; there must be one."""
+    found = [known[field] for field in TEXT_FIELDS if field in known]
     if not found:
         raise DataError(
             f"expected a column title, content or text; there are {_listed(names)}", file=file
@@ -90,17 +127,6 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def _split(texts: pa.Array, pattern: str) -> pa.Array:
-    """Strings split into lists; blanks around the pieces and empty pieces are dropped."""
-    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern=pattern)
-    counts = list_lengths(lists)
-    names = pc.utf8_trim_whitespace(lists.flatten())
-    kept = np.asarray(pc.not_equal(names, ""))
-    counts = np.bincount(row_of(counts)[kept], minlength=len(texts))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, names.filter(pa.array(kept)))
-
-
 def _strings(
     column: pa.ChunkedArray, name: str, file: str | Path, integers: bool = False
 ) -> pa.Array:
@@ -110,14 +136,15 @@ def _strings(
     return _cast(array, pa.large_string(), name, file)
 
 
-def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.Array:
+def _lists(array: pa.Array, field: str, name: str, file: str | Path) -> pa.Array:
     """Label or relevance lists, one large list a row, of strings or numbers."""
+    by_number = field != "labels"
     array = _decoded(array)
     kind = array.type
     if pa.types.is_null(kind):
         return pa.nulls(len(array), NAMES)
     if _is_string(kind):
-        return _split(array.cast(pa.large_string()), "[;|, ]" if by_number else "[;|]")
+        return split_labels(array.cast(pa.large_string()), by_number)
     if pa.types.is_integer(kind):  # one label a row
         counts = np.asarray(array.is_valid()).astype(np.int64)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
@@ -126,12 +153,25 @@ def _lists(array: pa.Array, name: str, file: str | Path, by_number: bool) -> pa.
     if inner is not None:
         if _is_string(inner) or pa.types.is_dictionary(inner):
             return _cast(array, NAMES, name, file)
-        if pa.types.is_integer(inner) and name != "target_rel":
+        if pa.types.is_integer(inner) and field != "target_rel":
             return _cast(array, _INTEGERS, name, file)
-        if name == "target_rel" and (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+        if field == "target_rel" and (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
             return _cast(array, _FLOATS, name, file)
     expected = "lists of numbers" if by_number else "lists of strings or of label numbers"
     raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
+
+
+def _shared_bytes(array: pa.Array) -> int:
+    """The bytes of strings that rows may share, once each row has its own."""
+    if _is_list(array.type):
+        return _shared_bytes(array.flatten())
+    if pa.types.is_dictionary(array.type) and _is_string(array.dictionary.type):
+        lengths = pc.binary_length(array.dictionary.cast(pa.large_string()))
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if _is_view(array.type) and len(array):
+        views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)  # a length comes first
+        return int(views[array.offset : array.offset + len(array), 0].sum(dtype=np.int64))
+    return 0
 
 
 def _decoded(array: pa.Array) -> pa.Array:
@@ -151,9 +191,13 @@ def _cast(array: pa.Array, kind: pa.DataType, name: str, file: str | Path) -> pa
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null]
-    checks += [getattr(pa.types, "is_string_view", pa.types.is_string)]
+    checks = [pa.types.is_string, pa.types.is_large_string, pa.types.is_null, _is_view]
     return any(check(kind) for check in checks)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    check = getattr(pa.types, "is_string_view", None)  # since pyarrow 16
+    return check is not None and bool(check(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -164,13 +208,3 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
-
-
-def list_lengths(lists: pa.Array) -> np.ndarray:
-    """How many items each list has."""
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
-
-
-def row_of(counts: np.ndarray) -> np.ndarray:
-    """The row of each item, given how many items each row has."""
-    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)

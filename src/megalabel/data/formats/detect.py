@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from megalabel.data.formats import annif, fasttext, tables
+from megalabel.data.formats import annif, fasttext, jsonl, tables
 from megalabel.data.formats.lines import read_head
 
 FORMATS = {
@@ -68,6 +68,8 @@ def detect(path: Path) -> str | None:
     by_name = _ENDINGS.get(ending(path)[1])
     if by_name == "jsonl":
         # an object that goes on in the next lines is a settings file, not a corpus
+        if jsonl.looks_like_array(read_head(path)):
+            return "jsonl"
         return None if ending(path)[1] == ".json" and line.strip() in ("{", "[") else "jsonl"
     if annif.looks_like_corpus(line):
         return "annif"
@@ -77,7 +79,7 @@ def detect(path: Path) -> str | None:
         return by_name
     if ending(path)[1] in (".tsv", ".txt") and tables.delimiter_of(line) is not None:
         return "csv"
-    if line.lstrip().startswith("{"):
+    if line.lstrip().startswith("{") or jsonl.looks_like_array(read_head(path)):
         return "jsonl"
     if fasttext.looks_like_corpus(read_head(path)):
         return "fasttext"

@@ -9,6 +9,7 @@ from pathlib import Path
 from megalabel.data.formats.lines import Block, split_lines
 from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 
 PREFIX = "__label__"
@@ -21,15 +22,19 @@ def looks_like_corpus(head: bytes) -> bool:
 
 
 def read_rows(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a fastText file, some at a time. Labels may stand anywhere in the line."""
 
     def parse(block: Block) -> Iterator[tuple[int, int, str, list[str]]]:
         for place, number, line in split_lines(block, path, problems):
-            if line.startswith(PREFIX) and line.count(PREFIX) == 1:  # the common case, quickly
-                name, *rest = line[len(PREFIX) :].split(None, 1)
-                names, text = [name], rest[0].strip() if rest else ""
+            first = _LABEL.match(line)
+            if first and line.count(PREFIX) == 1:  # the common case, quickly
+                names, text = [first[1]], line[first.end() :].strip()
             else:
                 names, text = _LABEL.findall(line), _LABEL.sub("", line).strip()
             if "" in names:
@@ -43,4 +48,4 @@ def read_rows(
                 continue
             yield place, number, text, names
 
-    return rows_of_lines(path, parse, labels, problems, batch_rows)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)

@@ -8,6 +8,7 @@ file has `uid`, `title` and `content` for each label; its line is the label's nu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +19,23 @@ import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.formats.columns import TEXT_FIELDS, columns, joined, one_array
-from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks, split_lines
+from megalabel.data.formats.lines import (
+    BLOCK,
+    Block,
+    count_lines,
+    is_utf8,
+    not_utf8,
+    pieces,
+    read_blocks,
+    read_head,
+    split_lines,
+    unpacked,
+)
 from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
+from megalabel.data.strings import split_labels, strings
 from megalabel.errors import DataError
 
 _TYPES = {
@@ -32,31 +46,39 @@ _TYPES = {
 }
 # Blocks of fewer bytes than this are not cut further to find the lines that are bad.
 _SMALL = 1 << 18
-# How many rows are turned into text at a time when writing.
-_WRITTEN_AT_ONCE = 10_000
+# How many rows are held as Python objects at a time.
+_ROWS_AT_ONCE = 10_000
+_ARRAY = re.compile(rb"\s*\[\s*\{")
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def read_rows(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a JSONL file, some at a time."""
     done = 0
-    blocks = read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3)
-    for table, lines, places, total in (p for b in blocks for p in parse(b, path, problems)):
+    block_bytes = BLOCK if batch_rows is None else BLOCK >> 3
+    for table, lines, places, total in _parsed(path, problems, limits, block_bytes):
         yield gather(
             columns(table, path),
             path,
             problems,
             labels,
             origin=places + done,
+            size=path.stat().st_size,
+            limits=limits,
             line_of=lambda i, lines=lines: int(lines[i]),  # type: ignore[misc]
         )
         done += total
 
 
-def read_labels(path: Path) -> LabelSet:
+def read_labels(path: Path, limits: Limits = USUAL) -> LabelSet:
     """The label set of a label file (`lbl.jsonl`)."""
-    parsed = [part for block in read_blocks(path) for part in parse(block, path, Problems())]
+    parsed = list(_parsed(path, Problems(), limits, BLOCK))
     if not parsed:
         raise DataError("the label file is empty", file=path)
     lines = np.concatenate([part.lines for part in parsed])
@@ -95,17 +117,82 @@ class Parsed(NamedTuple):
     total: int  # of lines not blank, bad ones included
 
 
+def _parsed(path: Path, problems: Problems, limits: Limits, block_bytes: int) -> Iterator[Parsed]:
+    """The rows of a file: of its lines, or of the one array that it is."""
+    if looks_like_array(read_head(path)):
+        yield from parse_array(path, problems, limits)
+        return
+    for block in read_blocks(path, block_bytes, limits):
+        yield from parse(block, path, problems)
+
+
 def parse(block: Block, path: Path, problems: Problems) -> Iterator[Parsed]:
     """The rows of a block, by Arrow's parser as far as it can, the rest line by line."""
     table = parse_fast(block)
     if table is not None:
         places = np.arange(table.num_rows)
         yield Parsed(table, places + block.first_line, places, len(places))
-    elif len(block.data) < _SMALL:
+        return
+    # a few bad lines must not slow down all the others
+    smaller = [block] if len(block.data) < _SMALL else list(pieces(block, 16))
+    if len(smaller) == 1:
         yield parse_carefully(block, path, problems)
-    else:  # a few bad lines must not slow down all the others
-        for piece in pieces(block, 16):
+    else:
+        for piece in smaller:
             yield from parse(piece, path, problems)
+
+
+def looks_like_array(head: bytes) -> bool:
+    """Whether a file that begins so is one array of objects."""
+    return _ARRAY.match(head) is not None
+
+
+def parse_array(path: Path, problems: Problems, limits: Limits) -> Iterator[Parsed]:
+    """The rows of a file that is one array of objects; a line is where an object begins."""
+    data = b"".join(unpacked(path, limits))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            not_utf8(data, error.start), file=path, line=data.count(b"\n", 0, error.start) + 1
+        ) from None
+    del data
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
+    rows = _Fields()
+    line, counted, place = 1, 0, 0
+    position = text.index("[") + 1
+    end = False
+    while not end:
+        position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+        line += text.count("\n", counted, position)
+        counted = position
+        try:
+            value, position = decoder.raw_decode(text, position)
+            position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+            end = text[position : position + 1] == "]"
+            if not end and text[position : position + 1] != ",":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, position)
+            position += 1
+            if end and (rest := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr]
+                raise json.JSONDecodeError("Extra data", text, rest)
+        except json.JSONDecodeError as error:
+            # what follows cannot be told apart, so there is nothing to go on with
+            raise DataError(
+                f"expected a JSON array of objects: {error.msg}",
+                file=path,
+                line=error.lineno,
+                column=error.colno,
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(str(error), file=path, line=line) from None
+        try:
+            rows.add(_checked(value), line, place)
+        except ValueError as error:
+            problems.add(str(error), file=path, line=line)
+        place += 1
+        if place == _ROWS_AT_ONCE or end:
+            yield rows.parsed(place)
+            rows, place = _Fields(), 0
 
 
 def parse_fast(block: Block) -> pa.Table | None:
@@ -129,7 +216,7 @@ def parse_fast(block: Block) -> pa.Table | None:
         or (characters[starts] != 123).any()
         or (before != 125).any()
         or b"\0" in data
-        or not _is_utf8(data)
+        or not is_utf8(data)
     ):
         return None
     longest = int(np.diff(starts, append=len(data)).max())
@@ -147,23 +234,18 @@ def parse_fast(block: Block) -> pa.Table | None:
         return None
     if table.num_rows != len(starts):
         return None
-    if table.schema.field("labels").type == pa.large_string():  # one name a line, not a list
-        names = table["labels"].combine_chunks()
-        counts = np.asarray(names.is_valid()).astype(np.int64)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
-        lists = pa.LargeListArray.from_arrays(offsets, names.drop_null(), mask=names.is_null())
+    if table.schema.field("labels").type == pa.large_string():  # strings, not lists
+        lists = split_labels(one_array(table["labels"]))
         table = table.set_column(table.column_names.index("labels"), "labels", lists)
     return table.cast(pa.schema(_TYPES.items()))
 
 
 def parse_carefully(block: Block, path: Path, problems: Problems) -> Parsed:
     """One line at a time: slower, but says what is wrong, and where, and can go on."""
-    found: dict[str, list[Any]] = {name: [] for name in _TYPES}
-    lines, places = [], []
+    rows = _Fields()
     for place, number, text in split_lines(block, path, problems):
         try:
-            value = json.loads(text, object_pairs_hook=_object)
-            fields = _checked(value)
+            fields = _checked(json.loads(text, object_pairs_hook=_object))
         except json.JSONDecodeError as error:
             problems.add(
                 f"expected a JSON object: {error.msg}", file=path, line=number, column=error.colno
@@ -171,12 +253,30 @@ def parse_carefully(block: Block, path: Path, problems: Problems) -> Parsed:
         except (ValueError, RecursionError) as error:
             problems.add(str(error), file=path, line=number)
         else:
-            for name, values in found.items():
-                values.append(fields.get(name))
-            lines.append(number)
-            places.append(place)
-    table = pa.table({name: pa.array(values, _TYPES[name]) for name, values in found.items()})
-    return Parsed(table, np.array(lines, np.int64), np.array(places, np.int64), count_lines(block))
+            rows.add(fields, number, place)
+    return rows.parsed(count_lines(block))
+
+
+class _Fields:
+    """The fields of rows that are read one at a time."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Any]] = {name: [] for name in _TYPES}
+        self._lines: list[int] = []
+        self._places: list[int] = []
+
+    def add(self, fields: dict[str, Any], line: int, place: int) -> None:
+        """Take a row."""
+        for name, values in self._found.items():
+            values.append(fields.get(name))
+        self._lines.append(line)
+        self._places.append(place)
+
+    def parsed(self, total: int) -> Parsed:
+        """All rows so far, of `total` in the file, bad ones included."""
+        arrays = {name: pa.array(values, _TYPES[name]) for name, values in self._found.items()}
+        lines, places = (np.array(values, np.int64) for values in (self._lines, self._places))
+        return Parsed(pa.table(arrays), lines, places, total)
 
 
 class _Repeated(dict[str, Any]):
@@ -202,8 +302,8 @@ def _checked(value: Any) -> dict[str, Any]:
     for name in ("uid", "id"):
         if type(fields.get(name)) is int:
             fields[name] = str(fields[name])
-    if isinstance(fields.get("labels"), str):
-        fields["labels"] = [fields["labels"]]
+    if isinstance(labels := fields.get("labels"), str) and _is_text(labels):
+        fields["labels"] = split_labels(strings([labels])).to_pylist()[0]
     for name, found in fields.items():
         expected, good = _EXPECTED[name]
         if not good(found):
@@ -243,16 +343,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _is_utf8(data: bytes) -> bool:
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
-    whole = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data))
-    try:
-        whole.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _schema(first_line: bytes) -> pa.Schema:
     """Field types as the first line has them, where more than one is allowed."""
     types = dict(_TYPES)
@@ -272,8 +362,8 @@ def write_rows(corpus: Corpus, sink: Any) -> None:
     """Write the texts of a corpus as JSON lines to a binary file; labels by number."""
     ids, targets = corpus.ids, corpus.targets
     with_relevance = bool((targets.data != 1).any())
-    for start in range(0, len(corpus), _WRITTEN_AT_ONCE):
-        rows = range(start, min(start + _WRITTEN_AT_ONCE, len(corpus)))
+    for start in range(0, len(corpus), _ROWS_AT_ONCE):
+        rows = range(start, min(start + _ROWS_AT_ONCE, len(corpus)))
         low, high = targets.indptr[rows.start], targets.indptr[rows.stop]
         numbers, relevance = targets.indices[low:high].tolist(), targets.data[low:high].tolist()
         bounds = (targets.indptr[rows.start : rows.stop + 1] - low).tolist()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
 BLOCK = 1 << 26
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_LINE = re.compile(rb"[^\n]+")
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -24,20 +32,49 @@ class Block(NamedTuple):
     first_line: int
 
 
-def open_input(path: Path) -> pa.NativeFile:
+def open_input(path: Path, limits: Limits = USUAL) -> pa.NativeFile:
     """Open a file, decompressing it if its first bytes say that it is compressed."""
     raw = pa.OSFile(str(path), "rb")
-    start = raw.read(4)
-    raw.seek(0)
-    for magic, name in _COMPRESSIONS.items():
-        if start.startswith(magic):
-            return pa.CompressedInputStream(raw, name)
-    return raw
+    codec = compression_of(path)
+    if codec is None:
+        return raw
+    return pa.PythonFile(_Unpacked(pa.CompressedInputStream(raw, codec), path, limits), "r")
 
 
-def read_blocks(path: Path, size: int = BLOCK) -> Iterator[Block]:
+def compression_of(path: Path) -> str | None:
+    """How a file is compressed, by its first bytes."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    return next((codec for magic, codec in _COMPRESSIONS.items() if start.startswith(magic)), None)
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream that is read no further than it may be."""
+
+    def __init__(self, source: pa.NativeFile, path: Path, limits: Limits) -> None:
+        self._source, self._path, self._limits = source, path, limits
+        self._done = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes, or a DataError if the file unpacks to too many."""
+        most = self._limits.unpacked(self._path.stat().st_size) + 1 - self._done
+        data = bytes(self._source.read(most if size < 0 else min(size, most)))
+        self._done += len(data)
+        self._limits.check_unpacked(self._done, self._path)
+        return data
+
+    def close(self) -> None:
+        """Close the stream that is read."""
+        self._source.close()
+        super().close()
+
+
+def read_blocks(path: Path, size: int = BLOCK, limits: Limits = USUAL) -> Iterator[Block]:
     """The file in blocks of about `size` bytes that end where a line ends."""
-    with open_input(path) as source:
+    with open_input(path, limits) as source:
         held: list[bytes] = []
         line, done = 1, 0
         while data := _read(source, size, path, done):
@@ -52,8 +89,19 @@ def read_blocks(path: Path, size: int = BLOCK) -> Iterator[Block]:
             held = [data[cut:]]
             yield Block(block, line)
             line += block.count(b"\n")
-        if rest := b"".join(held):
+        rest = held[0] if len(held) == 1 else b"".join(held)
+        held.clear()
+        if rest:
             yield Block(rest, line)
+
+
+def unpacked(path: Path, limits: Limits = USUAL) -> Iterator[bytes]:
+    """The bytes of a file, decompressed, some at a time."""
+    done = 0
+    with open_input(path, limits) as source:
+        while data := _read(source, BLOCK, path, done):
+            done += len(data)
+            yield data
 
 
 def read_head(path: Path, size: int = 1 << 16) -> bytes:
@@ -82,25 +130,71 @@ class Line(NamedTuple):
 
 def split_lines(block: Block, path: Path, problems: Problems) -> Iterator[Line]:
     """The lines of a block; one that is not UTF-8 is a problem, but takes a place."""
-    place = -1
-    for number, raw in enumerate(block.data.split(b"\n"), block.first_line):
-        if not raw or raw.isspace():
-            continue
-        place += 1
+    for place, (number, raw) in enumerate(_lines(block)):
         try:
             yield Line(place, number, raw.decode().removesuffix("\r"))
         except UnicodeDecodeError as error:
             problems.add(
-                f"expected UTF-8 text, found the byte 0x{raw[error.start]:02x}",
+                not_utf8(raw, error.start),
                 file=path,
                 line=number,
                 column=error.start + 1,
             )
 
 
+@contextlib.contextmanager
+def long_fields() -> Iterator[None]:
+    """Let Python's CSV reader take fields of any length."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8, without decoding them."""
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
+    whole = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data))
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def not_utf8(data: bytes, position: int) -> str:
+    """What to say of bytes that are not UTF-8, with a guess at what they are.
+
+    Examples
+    --------
+    >>> print(not_utf8(b"caf\\xe9", 3).partition(";")[0])
+    expected UTF-8 text, found the byte 0xe9, which is 'é' in Latin-1
+    """
+    found = f"expected UTF-8 text, found the byte 0x{data[position]:02x}"
+    if b"\0" in data:
+        return f"{found}; the file may be UTF-16 or no text at all: save it as UTF-8"
+    letter = data[position : position + 1].decode("cp1252", "replace")
+    return (
+        f"{found}, which is {letter!r} in Latin-1; if the file is in that encoding, convert it: "
+        "iconv -f WINDOWS-1252 -t UTF-8"
+    )
+
+
 def count_lines(block: Block) -> int:
     """How many lines of a block are not blank."""
-    return sum(1 for raw in block.data.split(b"\n") if raw and not raw.isspace())
+    return sum(1 for _ in _lines(block))
+
+
+def _lines(block: Block) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of the lines that are not blank, one at a time."""
+    number, done = block.first_line, 0
+    for found in _LINE.finditer(block.data):
+        number += block.data.count(b"\n", done, found.start())
+        done = found.start()
+        raw = found[0]
+        if not raw.isspace():
+            yield number, raw
 
 
 def _read(source: pa.NativeFile, size: int, path: Path, done: int) -> bytes:

@@ -6,6 +6,7 @@ For each split, `X.trn.npz` holds the features and/or `X.trn.txt` the texts, `Y.
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.sparse_text import MOST_LABELS
+from megalabel.data.formats.lines import not_utf8
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
 
@@ -42,7 +44,9 @@ def find_splits(folder: str | Path) -> set[str]:
     }
 
 
-def read_pecos(folder: str | Path, split: str, problems: Problems) -> Corpus:
+def read_pecos(
+    folder: str | Path, split: str, problems: Problems, limits: Limits = USUAL
+) -> Corpus:
     """Read one split of a folder in PECOS's layout.
 
     Either of features and texts may be missing. Labels are known by their column numbers, and
@@ -63,12 +67,15 @@ def read_pecos(folder: str | Path, split: str, problems: Problems) -> Corpus:
             "expected the labels of the rows in this file, found none", file=targets_file
         )
     bad: set[int] = set()
-    targets = _matrix(targets_file, problems, bad)
-    if targets.shape[1] > MOST_LABELS:
+    targets = _matrix(targets_file, problems, bad, limits)
+    size = targets_file.stat().st_size
+    if targets.shape[1] > limits.labels(size):
         raise DataError(
-            f"expected at most {MOST_LABELS} labels, found {targets.shape[1]}", file=targets_file
+            f"expected at most {limits.labels(size)} labels, found {targets.shape[1]}; "
+            f"{limits.advice(targets.shape[1], size)}",
+            file=targets_file,
         )
-    features = _matrix(features_file, problems, bad) if features_file.is_file() else None
+    features = _matrix(features_file, problems, bad, limits) if features_file.is_file() else None
     texts = _lines(texts_file, problems, bad) if texts_file.is_file() else None
     counts = {
         features_file: None if features is None else features.shape[0],
@@ -143,15 +150,24 @@ def _files(folder: str | Path, split: str) -> tuple[Path, Path, Path, Path]:
     )
 
 
-def _matrix(file: Path, problems: Problems, bad: set[int]) -> csr_matrix:
+def _matrix(file: Path, problems: Problems, bad: set[int], limits: Limits) -> csr_matrix:
     """A sparse matrix whose every index has been checked; rows with NaN or infinity are bad."""
     try:
+        with zipfile.ZipFile(file) as archive:  # which gives no more bytes than it says here
+            size = sum(member.file_size for member in archive.infolist())
+        limits.check_unpacked(size, file)
         stored = load_npz(file)  # never unpickles
         if stored.format not in ("csr", "csc") or stored.dtype.kind not in "buif":
-            raise DataError(f"found {stored.format} of {stored.dtype}, not numbers in csr or csc")
+            raise ValueError(f"found {stored.format} of {stored.dtype}, not numbers in csr or csc")
+        if stored.shape[0] > size // 4:  # the columns of csc do not say how many rows there are
+            raise ValueError(f"found {stored.shape[0]} rows, more than the file can hold")
         stored.check_format(full_check=True)
+        if (np.diff(stored.indptr) < 0).any():  # SciPy passes over it if the last pointer is 0
+            raise ValueError("found row pointers that fall")
         with np.errstate(over="ignore"):
             matrix = csr_matrix(stored, dtype=np.float32)
+    except DataError:
+        raise
     except Exception as error:  # a damaged file fails in as many ways as zip and npy have fields
         raise DataError(f"expected a sparse matrix: {error}", file=file) from None
     finite = np.isfinite(matrix.data)
@@ -170,7 +186,7 @@ def _lines(file: Path, problems: Problems, bad: set[int]) -> list[str]:
             lines.append(line.decode())
         except UnicodeDecodeError as error:
             problems.add(
-                f"expected UTF-8, found the byte {line[error.start]:#04x}",
+                not_utf8(line, error.start),
                 file=file,
                 line=number + 1,
                 column=error.start + 1,

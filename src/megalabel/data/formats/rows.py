@@ -17,15 +17,17 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.columns import NAMES, list_lengths, row_of
-from megalabel.data.formats.lines import BLOCK, Block, count_lines, read_blocks
+from megalabel.data.formats.columns import NAMES
+from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
+from megalabel.data.strings import list_lengths, row_of
 from megalabel.errors import DataError, UnknownLabelError
 
-# Without a label file the largest number decides how many labels there are: a stray one must not
-# fill the memory.
-MOST_NUMBERED = 100_000_000
+# Lines are turned into rows this many bytes at a time: a short line is many times larger as Python
+# objects than in the file.
+_LINES = 1 << 18
 
 
 @dataclass
@@ -119,19 +121,24 @@ def gather(
     labels: LabelSet | None,
     *,
     origin: np.ndarray,
+    size: int,
+    limits: Limits = USUAL,
     line_of: Callable[[int], int | None] | None = None,
 ) -> Rows:
     """Check every row; bad ones are reported with their line (or row) and left out.
 
     `origin` is each row's place in the file, counted from 0; `line_of` gives the line of the
-    i-th of these rows.
+    i-th of these rows; `size` is that of the file in bytes.
     """
     n = len(origin)
-    wrong: dict[int, str] = {}
+    wrong: dict[int, Callable[[int], str]] = {}  # a message is made when it is wanted
 
     def report(rows: np.ndarray | Sequence[int], message: Callable[[int], str]) -> None:
-        for row in rows:
-            wrong.setdefault(int(row), message(int(row)))
+        numbers = np.asarray(rows, np.int64)
+        if len(numbers) and not problems.skip:  # the first is raised
+            numbers = numbers.min(keepdims=True)
+        for row in numbers.tolist():
+            wrong.setdefault(row, message)
 
     texts = found["text"]
     if texts.null_count:
@@ -151,14 +158,17 @@ def gather(
                 named, others, kinds = None, by_name, kinds[::-1]
             else:
                 numbered, others = None, by_number
-            message = f"expected {kinds[0]} as in rows before, found {kinds[1]}"
-            report(np.flatnonzero(others), lambda _: message)
+            mixed = f"expected {kinds[0]} as in rows before, found {kinds[1]}"
+            report(np.flatnonzero(others), lambda _: mixed)
     flat: np.ndarray | pa.LargeStringArray = np.empty(0, np.int64)
     counts = np.zeros(n, np.int64)
     for lists in (named, numbered):
         if lists is None or not len(lists.flatten()):
             continue
-        these, values = _checked_labels(lists, lists is numbered, labels, report, problems.skip)
+        if lists is numbered:
+            these, values = _checked_numbers(lists, labels, report, size, limits)
+        else:
+            these, values = _checked_names(lists, labels, report, problems.skip)
         if counts.any():  # rows by name and rows by number, both known to the label set
             order = np.argsort(np.concatenate([row_of(counts), row_of(these)]), kind="stable")
             values, these = np.concatenate([flat, values])[order], counts + these
@@ -169,11 +179,15 @@ def gather(
     ids = found.get("uid")
     if ids is not None:
         ids = None if ids.null_count == n else pc.fill_null(ids, "")
-    for row in sorted(wrong):
+    for done, row in enumerate(sorted(wrong)):
+        if problems.full:
+            problems.count += len(wrong) - done
+            break
+        message = wrong[row](row)
         if line_of is not None:
-            problems.add(wrong[row], file=file, line=line_of(row))
+            problems.add(message, file=file, line=line_of(row))
         else:
-            problems.add(f"row {origin[row] + 1}: {wrong[row]}", file=file)
+            problems.add(f"row {origin[row] + 1}: {message}", file=file)
     if wrong:
         good = np.ones(n, bool)
         good[list(wrong)] = False
@@ -191,64 +205,86 @@ def rows_of_lines(
     labels: LabelSet | None,
     problems: Problems,
     batch_rows: int | None,
+    limits: Limits,
 ) -> Iterator[Rows]:
     """The rows of a file where each line is a text with label names.
 
     `parse` gives place, line number, text and names of each good line of a block.
     """
     done = 0
-    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3):
-        rows = list(parse(block))
-        found = {
-            "text": pa.array([row[2] for row in rows], pa.large_string()),
-            "labels": pa.array([row[3] for row in rows], NAMES),
-        }
-        origin = np.array([row[0] for row in rows], np.int64) + done
+    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3, limits):
+        texts, names, origins, lines = [], [], [], []
+        for piece in pieces(block, len(block.data) // _LINES + 1):
+            rows = list(parse(piece))
+            texts.append(pa.array([row[2] for row in rows], pa.large_string()))
+            names.append(pa.array([row[3] for row in rows], NAMES))
+            origins.append(np.array([row[0] for row in rows], np.int64) + done)
+            lines.append(np.array([row[1] for row in rows], np.int64))
+            done += count_lines(piece)
+        numbers = np.concatenate(lines)
         yield gather(
-            found,
+            {"text": pa.concat_arrays(texts), "labels": pa.concat_arrays(names)},
             path,
             problems,
             labels,
-            origin=origin,
-            line_of=lambda i, rows=rows: rows[i][1],  # type: ignore[misc]
+            origin=np.concatenate(origins),
+            size=0,  # no numbers are given
+            line_of=lambda i, numbers=numbers: int(numbers[i]),  # type: ignore[misc]
         )
-        done += count_lines(block)
 
 
-def _checked_labels(
+def _checked_names(
     lists: pa.Array,
-    by_number: bool,
     labels: LabelSet | None,
     report: Callable[[Any, Callable[[int], str]], None],
     brief: bool,
 ) -> tuple[np.ndarray, np.ndarray | pa.LargeStringArray]:
-    """Labels per row, and all labels: numbers if given so or known from the label set."""
+    """Names per row, and all names; their numbers where the label set knows them."""
     counts = list_lengths(lists)
     row = row_of(counts)
     values = lists.flatten()
-    if not by_number:
-        if values.null_count:
-            report(row[_where(values.is_null())], lambda _: "expected label names, found null")
-            values = pc.fill_null(values, "")
-        if labels is None:
-            return counts, values
-        numbers = labels.indices(values)
-        unknown = np.flatnonzero(numbers < 0)
-        first = dict(zip(row[unknown][::-1].tolist(), unknown[::-1].tolist(), strict=True))
-        report(list(first), lambda r: _unknown(values[first[r]].as_py(), labels, brief))
-        return counts, numbers
-    numbers = _numbers(values, pa.int64(), row, "a label number", report)
-    limit = MOST_NUMBERED if labels is None else len(labels)
-    outside = np.flatnonzero((numbers < 0) | (numbers >= limit))
-    first = dict(zip(row[outside][::-1].tolist(), outside[::-1].tolist(), strict=True))
-    known = "and no label file is beside it" if labels is None else "as the label file has"
-    report(
-        list(first),
-        lambda r: (
-            f"expected label numbers from 0 to {limit - 1}, {known}; found {numbers[first[r]]}"
-        ),
-    )
+    if values.null_count:
+        report(row[_where(values.is_null())], lambda _: "expected label names, found null")
+        values = pc.fill_null(values, "")
+    if labels is None:
+        empty = pc.equal(values, "")
+        if pc.any(empty).as_py():
+            report(row[_where(empty)], lambda _: "expected label names, found an empty one")
+        return counts, values
+    numbers = labels.indices(values)
+    first = _first(numbers < 0, row)
+    report(list(first), lambda r: _unknown(values[first[r]].as_py(), labels, brief))
     return counts, numbers
+
+
+def _checked_numbers(
+    lists: pa.Array,
+    labels: LabelSet | None,
+    report: Callable[[Any, Callable[[int], str]], None],
+    size: int,
+    limits: Limits,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers per row, and all numbers."""
+    counts = list_lengths(lists)
+    row = row_of(counts)
+    numbers = _numbers(lists.flatten(), pa.int64(), row, "a label number", report)
+    most = limits.labels(size) if labels is None else len(labels)
+    first = _first((numbers < 0) | (numbers >= most), row)
+
+    def message(r: int) -> str:
+        number = int(numbers[first[r]])
+        why = "" if labels is None else ", as the label file has"
+        advice = f"; {limits.advice(number + 1, size)}" if labels is None and number > 0 else ""
+        return f"expected label numbers from 0 to {most - 1}{why}, found {number}{advice}"
+
+    report(list(first), message)
+    return counts, numbers
+
+
+def _first(bad: np.ndarray, row: np.ndarray) -> dict[int, int]:
+    """Where the first bad item of each row that has one stands."""
+    where = np.flatnonzero(bad)
+    return dict(zip(row[where][::-1].tolist(), where[::-1].tolist(), strict=True))
 
 
 def _checked_relevance(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gzip
 import mmap
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,12 +22,12 @@ from scipy.sparse import csr_matrix
 
 from megalabel import _native
 from megalabel.data.corpus import Corpus
+from megalabel.data.formats.lines import compression_of, unpacked
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
-# Label sets are built up to the number the file gives, so one wild number must not take all memory.
-MOST_LABELS = 100_000_000
 MOST_FEATURES = 2**31 - 1  # feature numbers are int32
 
 _HEADER = re.compile(r"\s*\d+[ \t]+\d+[ \t]+\d+\s*")
@@ -34,6 +35,7 @@ _HEADER = re.compile(r"\s*\d+[ \t]+\d+[ \t]+\d+\s*")
 _SVMLIGHT_ROW = re.compile(
     r"[\d+.,-]*([ \t]+qid:\d+)?([ \t]*(?<!\S)-?\d+:\S+)+\s*(#.*)?", re.DOTALL
 )
+_LARGE_LABEL = re.compile(r"expected a label number .*, found '(\d+)'")
 _BOM = "\ufeff"
 
 
@@ -59,7 +61,7 @@ def looks_like_svmlight(first_line: str) -> bool:
     return _SVMLIGHT_ROW.fullmatch(first_line.removeprefix(_BOM)) is not None
 
 
-def read_xc(path: str | Path, problems: Problems) -> Corpus:
+def read_xc(path: str | Path, problems: Problems, limits: Limits = USUAL) -> Corpus:
     """Read a file in the Extreme Classification Repository's text format; gz and zst too.
 
     The header `N D L` says how many rows, features and labels there are; both are numbered from
@@ -76,8 +78,8 @@ def read_xc(path: str | Path, problems: Problems) -> Corpus:
     >>> corpus, corpus.features.toarray().tolist()
     (Corpus(2 rows, 3 features, 2 labels), [[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]])
     """
-    text = _content(path)
-    (rows, n_features, n_labels), start = _header(path, text)
+    text = _content(path, limits)
+    (rows, n_features, n_labels), start = _header(path, text, limits)
     targets, features, bad = _parse(
         path, text[start:], problems, features=n_features, labels=n_labels, svmlight=False
     )
@@ -96,7 +98,7 @@ def read_xc(path: str | Path, problems: Problems) -> Corpus:
     )
 
 
-def read_svmlight(path: str | Path, problems: Problems) -> Corpus:
+def read_svmlight(path: str | Path, problems: Problems, limits: Limits = USUAL) -> Corpus:
     """Read a multi-label svmlight file: rows without a header; gz and zst too.
 
     Features are numbered from 1 if none has number 0, as in scikit-learn's `zero_based="auto"`;
@@ -113,8 +115,15 @@ def read_svmlight(path: str | Path, problems: Problems) -> Corpus:
     >>> corpus, corpus.features.toarray().tolist()
     (Corpus(2 rows, 3 features, 3 labels), [[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]])
     """
+    size = os.path.getsize(path)
     targets, features, bad = _parse(
-        path, _content(path), problems, features=MOST_FEATURES, labels=MOST_LABELS, svmlight=True
+        path,
+        _content(path, limits),
+        problems,
+        features=MOST_FEATURES,
+        labels=limits.labels(size),
+        svmlight=True,
+        advice=lambda label: limits.advice(label + 1, size),
     )
     if features.shape[0] + bad == 0:
         raise DataError("expected rows such as '3,7 1:0.5 4:1', found none", file=path)
@@ -180,27 +189,22 @@ def write_xc(corpus: Corpus, path: str | Path) -> None:
             begin = end
 
 
-def _content(path: str | Path) -> np.ndarray:
+def _content(path: str | Path, limits: Limits) -> np.ndarray:
     """A file's bytes, decompressed if need be and without a byte order mark."""
-    with open(path, "rb") as file:
-        magic = file.read(4)
-        if not magic:
-            raise DataError("the file is empty", file=path)
-        codec = "gzip" if magic[:2] == b"\x1f\x8b" else "zstd" if magic == b"(\xb5/\xfd" else None
-        data: Any
-        if codec is None:
+    path = Path(path)
+    if path.stat().st_size == 0:
+        raise DataError("the file is empty", file=path)
+    data: Any
+    if compression_of(path) is not None:
+        data = b"".join(unpacked(path, limits))
+    else:
+        with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        else:
-            file.seek(0)
-            try:
-                data = pa.CompressedInputStream(pa.PythonFile(file), codec).read()
-            except OSError as error:
-                raise DataError(f"cannot decompress ({codec}): {error}", file=path) from None
     text = np.frombuffer(data, np.uint8)
     return text[3:] if text[:3].tobytes() == b"\xef\xbb\xbf" else text
 
 
-def _header(path: str | Path, text: np.ndarray) -> tuple[list[int], int]:
+def _header(path: str | Path, text: np.ndarray, limits: Limits) -> tuple[list[int], int]:
     """The three numbers in the first line, and where the second begins."""
     line, newline, _ = text[:200].tobytes().partition(b"\n")
     shown = line.decode("utf-8", "backslashreplace")
@@ -213,13 +217,14 @@ def _header(path: str | Path, text: np.ndarray) -> tuple[list[int], int]:
             column=1,
         )
     numbers = [int(number) for number in line.split()]
-    for number, what, most in zip(
-        numbers[1:], ("features", "labels"), (MOST_FEATURES, MOST_LABELS), strict=True
-    ):
-        if number > most:
-            raise DataError(
-                f"expected at most {most} {what}, found {number}", file=path, line=1, column=1
-            )
+    fault = None
+    if numbers[1] > MOST_FEATURES:
+        fault = f"expected at most {MOST_FEATURES} features, found {numbers[1]}"
+    elif numbers[2] > limits.labels(size := os.path.getsize(path)):
+        most = f"expected at most {limits.labels(size)} labels, found {numbers[2]}"
+        fault = f"{most}; {limits.advice(numbers[2], size)}"
+    if fault is not None:
+        raise DataError(fault, file=path, line=1, column=1)
     return numbers, len(line) + 1
 
 
@@ -231,6 +236,7 @@ def _parse(
     features: int,
     labels: int,
     svmlight: bool,
+    advice: Callable[[int], str] | None = None,
 ) -> tuple[csr_matrix, csr_matrix, int]:
     """Targets and features of the good rows, and the number of bad ones, which are reported."""
     t_indptr, t_indices, f_indptr, f_indices, values, bad, described = _native.parse_sparse_text(
@@ -243,6 +249,8 @@ def _parse(
     )
     for line, column, message in described:
         message = message.decode("utf-8", "backslashreplace")
+        if advice and (found := _LARGE_LABEL.fullmatch(message)):
+            message = f"{message}; {advice(int(found[1]))}"
         problems.add(message, file=path, line=line, column=column)
     problems.count += bad - len(described)
     n = len(t_indptr) - 1

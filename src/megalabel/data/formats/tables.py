@@ -1,60 +1,93 @@
 """Tables: CSV and TSV with a header, Parquet, and Arrow's file and stream formats.
 
 The columns are those of JSON lines: title, content and/or text; uid or id; labels as a list of
-names or one string that `;` or `|` separates, or target_ind, with target_rel.
+names or one string, or target_ind, with target_rel.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import sys
-from collections.abc import Iterator
+import re
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.columns import FIELDS, TEXT_FIELDS, columns, text_columns
-from megalabel.data.formats.lines import BLOCK, open_input, read_head
+from megalabel.data.formats.columns import (
+    TEXT_FIELDS,
+    columns,
+    field_of,
+    known_columns,
+    text_columns,
+)
+from megalabel.data.formats.ipc import unpacked_bytes
+from megalabel.data.formats.lines import (
+    BLOCK,
+    Block,
+    is_utf8,
+    long_fields,
+    not_utf8,
+    open_input,
+    read_blocks,
+    read_head,
+)
 from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
+from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
 _DELIMITERS = ",\t;"
+_PARQUET_ROWS = 1 << 13  # unpacked at a time, then counted
+# What Arrow raises for a damaged file; names of columns need not be UTF-8 either.
+_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError, struct.error, OverflowError)
 
 
 def delimiter_of(header: str) -> str | None:
     """What separates the columns of a header, or None if it names no column of text."""
     for delimiter in _DELIMITERS:
-        if {name.lower() for name in _names(header, delimiter)} & set(TEXT_FIELDS):
+        if {field_of(name) for name in _names(header, delimiter)} & set(TEXT_FIELDS):
             return delimiter
     return None
 
 
 def _names(header: str, delimiter: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    try:
+        return next(csv.reader([header], delimiter=delimiter), [])
+    except csv.Error:  # such as a line end within the line
+        return []
 
 
 def read_csv(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a CSV or TSV file with a header, some at a time."""
     import pyarrow.csv
 
-    header = read_head(path).split(b"\n", 1)[0].decode(errors="replace").strip()
+    # lines may end with CR alone, and blank ones before the header are passed over, as Arrow does
+    header = re.split(rb"[\r\n]", read_head(path).lstrip(b"\r\n"), maxsplit=1)[0].decode(
+        errors="replace"
+    )
     delimiter = delimiter_of(header)
     if delimiter is None:
         raise DataError(
-            f"expected a header with title, content or text, found {header[:60]!r}",
+            f"expected a header with title, content or text, found {header.strip()[:60]!r}",
             file=path,
             line=1,
         )
-    wanted = {name for name in _names(header, delimiter) if name.lower() in FIELDS}
-    lines = _Lines(path, delimiter)
+    wanted = list(known_columns(_names(header, delimiter), path).values())
+    lines = _Lines(path, delimiter, limits)
     bad: list[int] = []  # rows with too few or too many columns
 
     def handle(row: Any) -> str:
@@ -68,64 +101,91 @@ def read_csv(
 
     failure: list[str] = []
     done = 0
+    block_bytes = BLOCK if batch_rows is None else BLOCK >> 3
     try:
-        with open_input(path) as source:
+        with _Marked(read_blocks(path, block_bytes, limits)) as source:
             reader = pyarrow.csv.open_csv(
                 source,
-                # bytes, as Arrow does not say which row is not UTF-8; one thread, so that it
-                # says which row has too many columns
-                pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=BLOCK if batch_rows is None else BLOCK >> 3
-                ),
+                # one thread, so that Arrow says which row has too many columns
+                pyarrow.csv.ReadOptions(use_threads=False, block_size=block_bytes),
                 pyarrow.csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handle
                 ),
                 pyarrow.csv.ConvertOptions(
-                    include_columns=sorted(wanted),
-                    column_types=dict.fromkeys(wanted, pa.large_binary()),
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.large_string()),
                 ),
             )
             for batch in reader:
                 origin = np.arange(done, done + len(batch) + len(bad))
                 origin = origin[~np.isin(origin, bad)][: len(batch)]
                 done = int(origin[-1]) + 1 if len(origin) else done
-                yield _decoded_rows(batch, origin, lines, path, problems, labels)
-    except (pa.ArrowInvalid, OSError) as error:
+                yield _checked_rows(
+                    batch, source.marked, origin, lines, path, problems, labels, limits
+                )
+    except (pa.ArrowException, OSError) as error:
         if failure:
             raise DataError(failure[0], file=path, line=lines.of(bad[-1])) from None
-        reason = "truncated: it ends early" if "truncated" in str(error).lower() else str(error)
-        raise DataError(f"the file is not a whole table: {reason}", file=path) from None
+        raise DataError(f"the file is not a whole table: {error}", file=path) from None
 
 
-def _decoded_rows(
+class _Marked(io.RawIOBase):
+    """The blocks of a file as a stream in UTF-8, with a mark before each byte that was not.
+
+    Arrow does not say which row is not UTF-8, and cannot hand over such a row that is bad.
+    """
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self._blocks = blocks
+        self._held = memoryview(b"")
+        self.marked = False  # whether any byte has been so far
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes of the stream."""
+        if not self._held:
+            data = next(self._blocks, Block(b"", 0)).data
+            if not is_utf8(data):
+                data, self.marked = data.decode(errors="megalabel-mark").encode(), True
+            self._held = memoryview(data)
+        size = len(self._held) if size < 0 else size
+        data, self._held = bytes(self._held[:size]), self._held[size:]
+        return data
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    return "".join(f"{_MARK}{chr(byte)}" for byte in wrong), error.end
+
+
+_MARK = "\ufdd0"  # no character, so that texts do not hold it
+codecs.register_error("megalabel-mark", _mark)
+
+
+def _checked_rows(
     batch: pa.RecordBatch,
+    marked: bool,
     origin: np.ndarray,
     lines: _Lines,
     path: Path,
     problems: Problems,
     labels: LabelSet | None,
+    limits: Limits,
 ) -> Rows:
+    wrong: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True) if marked else ():
+        for i in np.flatnonzero(pc.fill_null(pc.match_substring(column, _MARK), False)).tolist():
+            _, _, rest = column[i].as_py().partition(_MARK)
+            wrong.setdefault(i, f"column {name}: {not_utf8(bytes([ord(rest[0])]), 0)}")
+    for i in sorted(wrong):
+        problems.add(wrong[i], file=path, line=lines.of(int(origin[i])))
     good = np.ones(len(origin), bool)
-    found: dict[str, pa.Array] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            found[name.lower()] = column.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            values = []
-            for i, value in enumerate(column.to_pylist()):
-                try:
-                    values.append(value.decode())
-                except UnicodeDecodeError:
-                    values.append("")
-                    if good[i]:
-                        problems.add(
-                            f"column {name}: expected UTF-8 text, found other bytes",
-                            file=path,
-                            line=lines.of(int(origin[i])),
-                        )
-                    good[i] = False
-            found[name.lower()] = pa.array(values, pa.large_string())
-    table = pa.table(found).filter(pa.array(good))
+    good[list(wrong)] = False
+    table = pa.table(batch).filter(pa.array(good))
     origin = origin[good]
     return gather(
         columns(table, path),
@@ -133,6 +193,8 @@ def _decoded_rows(
         problems,
         labels,
         origin=origin,
+        size=path.stat().st_size,
+        limits=limits,
         line_of=lambda i: lines.of(int(origin[i])),
     )
 
@@ -140,8 +202,8 @@ def _decoded_rows(
 class _Lines:
     """On which line each row of a CSV file starts; looked up only when something is wrong."""
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self.path, self.delimiter = path, delimiter
+    def __init__(self, path: Path, delimiter: str, limits: Limits) -> None:
+        self.path, self.delimiter, self.limits = path, delimiter, limits
         self._starts: list[int] | None = None
 
     def of(self, row: int) -> int | None:
@@ -152,9 +214,8 @@ class _Lines:
 
     def _find(self) -> list[int]:
         starts, last = [], 0
-        limit = csv.field_size_limit(sys.maxsize)
         try:
-            with open_input(self.path) as source:
+            with long_fields(), open_input(self.path, self.limits) as source:
                 text = io.TextIOWrapper(source, "utf-8-sig", errors="replace", newline="")
                 reader = csv.reader(text, delimiter=self.delimiter)
                 for fields in reader:
@@ -163,70 +224,109 @@ class _Lines:
                     last = reader.line_num
         except (OSError, csv.Error):  # what is wrong is said elsewhere
             pass
-        finally:
-            csv.field_size_limit(limit)
         return starts
 
 
 def read_parquet(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of a Parquet file, all at once or `batch_rows` at a time."""
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
-            text_columns(file.schema_arrow.names, path)
-            wanted = [name for name in file.schema_arrow.names if name in FIELDS]
-            tables = (
-                [file.read(wanted)]
-                if batch_rows is None
-                else (pa.table(b) for b in file.iter_batches(batch_rows, columns=wanted))
+            known = known_columns(file.schema_arrow.names, path)
+            text_columns(known, file.schema_arrow.names, path)
+            limits.check_unpacked(8 * file.metadata.num_rows, path)
+            batches = _counted(
+                file, list(known.values()), batch_rows or _PARQUET_ROWS, path, limits
             )
-            yield from _rows_of_tables(tables, path, problems, labels)
-    except (pa.ArrowException, OSError) as error:
+            tables = (
+                [pa.Table.from_batches(batches, _selected(file.schema_arrow, known))]
+                if batch_rows is None
+                else map(pa.table, batches)
+            )
+            yield from _rows_of_tables(tables, path, problems, labels, limits)
+    except _DAMAGED as error:
         raise DataError(f"the Parquet file is damaged: {error}", file=path) from None
 
 
+def _counted(
+    file: Any, names: list[str], batch_rows: int, path: Path, limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a Parquet file, as long as it unpacks to no more bytes than it may."""
+    done = 0
+    for batch in file.iter_batches(batch_rows, columns=names):
+        done += max(batch.nbytes, 8 * batch.num_rows)  # columns of nulls have no bytes here
+        limits.check_unpacked(done, path)
+        yield batch
+
+
+def _selected(schema: pa.Schema, known: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name in known.values()])
+
+
 def read_arrow(
-    path: Path, labels: LabelSet | None, problems: Problems, batch_rows: int | None = None
+    path: Path,
+    labels: LabelSet | None,
+    problems: Problems,
+    batch_rows: int | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[Rows]:
     """The rows of an Arrow file, mapped from disk: one record batch of texts is never copied."""
     try:
-        tables = _mapped(path, batch_rows)
-        yield from _rows_of_tables(tables, path, problems, labels)
-    except (pa.ArrowException, OSError) as error:
+        tables = _mapped(path, batch_rows, limits)
+        yield from _rows_of_tables(tables, path, problems, labels, limits)
+    except _DAMAGED as error:
         raise DataError(f"the Arrow file is damaged: {error}", file=path) from None
 
 
-def _mapped(path: Path, batch_rows: int | None) -> Iterator[pa.Table]:
+def _mapped(path: Path, batch_rows: int | None, limits: Limits) -> Iterator[pa.Table]:
     source = pa.memory_map(str(path))
     is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    limits.check_unpacked(unpacked_bytes(memoryview(source.read_buffer()), is_file), path)
     source.seek(0)
     if is_file:
         reader = pa.ipc.open_file(source)
         batches = map(reader.get_batch, range(reader.num_record_batches))
     else:
         reader = batches = pa.ipc.open_stream(source)
-    text_columns(reader.schema.names, path)
+    text_columns(known_columns(reader.schema.names, path), reader.schema.names, path)
     if batch_rows is None:
         yield pa.Table.from_batches(batches, reader.schema)
         return
+    done = 0
     for batch in batches:
+        done += batch.num_rows
+        limits.check_unpacked(8 * done, path)
         for start in range(0, batch.num_rows, batch_rows):
             yield pa.table(batch.slice(start, batch_rows))
 
 
 def _rows_of_tables(
-    tables: Any, path: Path, problems: Problems, labels: LabelSet | None
+    tables: Any, path: Path, problems: Problems, labels: LabelSet | None, limits: Limits
 ) -> Iterator[Rows]:
     done = 0
     for table in tables:
-        known = table.select([name for name in table.column_names if name in FIELDS])
+        known = table.select(list(known_columns(table.column_names, path).values()))
+        limits.check_unpacked(8 * table.num_rows, path)  # columns of nulls take none in the file
         known.validate(full=True)
         origin = np.arange(done, done + table.num_rows)
         done += table.num_rows
-        yield gather(columns(known, path), path, problems, labels, origin=origin)
+        yield gather(
+            columns(known, path, limits=limits),
+            path,
+            problems,
+            labels,
+            origin=origin,
+            size=path.stat().st_size,
+            limits=limits,
+        )
 
 
 def to_table(corpus: Corpus) -> pa.Table:
