@@ -43,8 +43,9 @@ def pick_device(name: str = "auto") -> torch.device:
 class Trainer(Component):
     """How a model is trained: any module whose forward takes a batch and gives its mean loss.
 
-    Parameters under `encoder` learn at `learning_rate`, all others at `head_learning_rate`; a
-    head that updates itself is told its rate before each step.
+    Parameters under `encoder`, and under a `projection` that narrows its vectors, learn at
+    `learning_rate`, all others at `head_learning_rate`; a head that updates itself is told its
+    rate before each step.
 
     Parameters
     ----------
