@@ -101,7 +101,7 @@ class Embedding(Featurizer):
         from megalabel.neural.trainer import Trainer
 
         trainer = Trainer(device=self.device, precision="float32")
-        module = self._encoding().to(trainer.torch_device)
+        module = self._encoding().to(trainer.answering_device)
         made = normalised_rows(encoded(module, self.tokenizer_.transform(inputs), trainer))
         assert isinstance(made, np.ndarray)
         return made

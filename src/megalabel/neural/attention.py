@@ -251,7 +251,7 @@ class AttentionClassifier(NeuralClassifier):
         candidates = None if parents is None else level.candidates(parents, device)
         allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []
-        with progress("scoring", len(order)) as bar, self.training.arithmetic():
+        with progress("scoring", len(order)) as bar, self.training.arithmetic(device):
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE]
                 inputs = rows_on(X, rows, device)

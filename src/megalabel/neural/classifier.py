@@ -16,7 +16,7 @@ from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.tokens import Tokens
-from megalabel.neural.trainer import Trainer, pick_device
+from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
 
 RANKERS = ("one-vs-all", "trees")
@@ -68,9 +68,8 @@ class NeuralClassifier(Classifier):
         return Trainer() if self.trainer is None else self.trainer
 
     def device(self) -> torch.device:
-        """Where answers are computed: on a GPU where there is one."""
-        wanted = pick_device(self.training.device)
-        return wanted if wanted.type == "cpu" or torch.cuda.is_available() else pick_device("cpu")
+        """Where answers are computed."""
+        return self.training.answering_device
 
     def module(self) -> EncoderModule:
         """The trained encoder, on its device."""
@@ -101,7 +100,7 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     parts: list[Tensor] = []
     was_training = module.training
     module.eval()
-    with progress("encoding texts", len(order)) as bar, trainer.arithmetic():
+    with progress("encoding texts", len(order)) as bar, trainer.arithmetic(device):
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             parts.append(forward(rows_on(X, rows, device)).float().cpu())
