@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from megalabel import checkpoints, store
-from megalabel.errors import DataError
+from megalabel.errors import DataError, NotEnoughMemoryError
 from megalabel.neural import FullClassifier, PretrainedEncoder, Trainer
 from megalabel.neural.full import FullModel
 
@@ -120,6 +120,22 @@ def test_one_label_and_one_text(encoder, tokens):
     for rows, Y in ([0, 1, 2], [[1], [1], [0]]), ([0], [[1, 1]]):
         model = made(encoder).fit(tokens[rows], csr_matrix(np.array(Y, np.float32)))
         assert model.rank(tokens[[0, 5]], 5).ids.shape == (2, len(Y[0]))
+
+
+def test_running_out_of_memory_before_the_first_step_gives_advice(
+    encoder, tokens, corpus, monkeypatch
+):
+    monkeypatch.setattr("megalabel.neural.full.full_head", lambda *_, **__: torch.empty(2**50))
+    with pytest.raises(NotEnoughMemoryError, match="batch=16 with accumulate=2"):
+        made(encoder).fit(tokens, corpus.targets)
+
+
+def test_a_model_of_a_gpu_answers_without_one(encoder, tokens, corpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = made(encoder).fit(tokens, corpus.targets)
+    before = model.rank(tokens, 3)
+    model.set_params(trainer__device="cuda")
+    same(before, model.rank(tokens, 3))
 
 
 def test_mistakes_are_told(encoder, tokens, corpus):

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from torch import nn
 
 from megalabel import checkpoints
-from megalabel.errors import DataError, MegalabelError
+from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.linear import OneVsAll
 from megalabel.neural import AssembledEncoder, Tokens, Trainer
 from megalabel.neural.batches import Batches
@@ -168,7 +168,7 @@ def test_mistakes_are_told():
         Trainer().fit(Model(), X[[]], Y[[]])
 
 
-def test_running_out_of_memory_gives_advice(monkeypatch):
+def test_running_out_of_a_gpus_memory_gives_advice(monkeypatch):
     X, Y = data()
 
     class Greedy(Model):
@@ -179,8 +179,47 @@ def test_running_out_of_memory_gives_advice(monkeypatch):
 
     properties = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    with pytest.raises(MegalabelError, match=r"80 GiB.*batch=16 with accumulate=2"):
+    with pytest.raises(NotEnoughMemoryError, match=r"80 GiB.*batch=16 with accumulate=2"):
         Trainer(batch=32).fit(Greedy(), X, Y)
+
+
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty])
+def test_running_out_of_memory_gives_advice(allocate):
+    X, Y = data()
+
+    class Greedy(Model):
+        def forward(self, batch):
+            allocate(2**50)
+
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"machine's memory.*batch=16 with accum"
+    ) as told:
+        Trainer(batch=32, device="cpu").fit(Greedy(), X, Y)
+    assert "record" not in str(told.value)  # which is of GPUs alone
+
+
+def test_other_errors_stay_as_they_are():
+    X, Y = data()
+
+    class Wrong(Model):
+        def forward(self, batch):
+            raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        Trainer(batch=32, device="cpu").fit(Wrong(), X, Y)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "gpu", "cuda:first"])
+def test_a_device_that_is_not_there_is_told(monkeypatch, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ParameterError, match=device):
+        Trainer(device=device).check_machine()
+
+
+def test_what_was_trained_elsewhere_answers_here(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device in ("auto", "cpu", "cuda", "cuda:3"):
+        assert Trainer(device=device).answering_device == torch.device("cpu")
 
 
 def run(folder, epochs=4, average=None):

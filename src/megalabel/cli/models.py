@@ -211,9 +211,7 @@ def read(path: Path, part: str | None, skip_bad: bool) -> data.Corpus:
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
     """The tagger that the options ask for."""
     tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
-    for part in (tagger, *tagger.get_params().values()):
-        if isinstance(part, megalabel.base.Component):
-            part.check_parameters()
+    tagger.check_parts()
     return tagger
 
 

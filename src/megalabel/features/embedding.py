@@ -68,6 +68,10 @@ class Embedding(Featurizer):
         self.max_length = max_length
         self.device = device
 
+    def check_machine(self) -> None:
+        """Raise an error where the device is not there."""
+        _neural().Trainer(device=self.device).check_machine()
+
     @classmethod
     def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
         """The vectors of an encoder that was trained, by the tokens that it was trained with."""
@@ -77,7 +81,7 @@ class Embedding(Featurizer):
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Read the encoder from its source; nothing is learned from the inputs."""
-        self.check_parameters()
+        self.check_parts()
         if self.source is None:
             if not self.fitted:
                 raise ParameterError("Embedding needs a source, or an encoder by Embedding.of")

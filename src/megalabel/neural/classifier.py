@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,13 +18,27 @@ from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.tokens import Tokens
-from megalabel.neural.trainer import Trainer
+from megalabel.neural.trainer import Trainer, memory_advice
 from megalabel.progress import progress
 
 RANKERS = ("one-vs-all", "trees")
 _ONE_VS_ALL = 10_000  # labels
 _AT_ONCE = 64  # texts encoded together at least
 _TOKENS = 65_536  # on a GPU as many as have so many tokens
+
+
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
+
+
+def with_memory_advice(fit: _Fit) -> _Fit:
+    """A classifier's fit that says what would need less memory where it runs out of it."""
+
+    @wraps(fit)
+    def advised(self: NeuralClassifier, X: Any, Y: Any, *args: Any, **more: Any) -> Any:
+        with memory_advice(self.training, Y.shape[0]):
+            return fit(self, X, Y, *args, **more)
+
+    return cast(_Fit, advised)
 
 
 class NeuralClassifier(Classifier):

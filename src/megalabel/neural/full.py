@@ -28,6 +28,7 @@ from megalabel.neural.classifier import (
     encoded,
     held_out_rows,
     precision_at,
+    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import DenseHead, Head, ShardedHead
@@ -129,6 +130,7 @@ class FullClassifier(NeuralClassifier):
         self.frozen = frozen
         self.seed = seed
 
+    @with_memory_advice
     def fit(
         self,
         X: Any,

@@ -18,7 +18,13 @@ from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.dense import filled
 from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, words_of
-from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    encoded,
+    held_out_rows,
+    precision_at,
+    with_memory_advice,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoders.bag import ResidualBlock
 from megalabel.neural.full import FullModel, full_head
@@ -127,6 +133,7 @@ class StagedClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
+    @with_memory_advice
     def fit(
         self,
         X: Any,

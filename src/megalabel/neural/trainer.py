@@ -17,12 +17,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from megalabel.base import Check, Component, boolean, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
-from megalabel.errors import DataError, MegalabelError, ParameterError
+from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.neural import processes
 from megalabel.neural.batches import Batch, Batches, lengths_of
 from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
+from megalabel.neural.memory import is_out_of_memory
 from megalabel.neural.optimisers import optimisers
 from megalabel.neural.recorded import Recorded
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
@@ -189,6 +190,10 @@ class Trainer(Component):
         self.device = device
         self.seed = seed
 
+    def check_machine(self) -> None:
+        """Raise an error where the device is not there."""
+        pick_device(self.device)
+
     @property
     def torch_device(self) -> torch.device:
         """The device to train on."""
@@ -276,7 +281,7 @@ class Trainer(Component):
         # kernels and messages of other processes go by the current GPU; and layers that are
         # computed a second time in the backward pass attend by the same kernel
         current = torch.cuda.device(device) if on_gpu else nullcontext()
-        with forked, current, _attention(device), _advice(self, Y.shape[0]):
+        with forked, current, _attention(device), memory_advice(self, Y.shape[0]):
             return _Run(self, model, X, Y, evaluate, steps, name).train()
 
 
@@ -531,21 +536,28 @@ def _attention(device: torch.device) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _advice(trainer: Trainer, rows: int) -> Iterator[None]:
-    """An out-of-memory error as advice."""
+def memory_advice(trainer: Trainer, rows: int) -> Iterator[None]:
+    """An out-of-memory error, of a GPU or of the machine, as advice."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
-        total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
+    except NotEnoughMemoryError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        whose = "the machine's memory does"
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
+            whose = f"the GPU's {total:.0f} GiB do"
         batch = trainer.batch_of(rows)
         ways = [
             f"batch={max(1, batch // 2)} with accumulate={2 * trainer.accumulate} learns the same"
         ]
         if not trainer.gradient_checkpointing:
             ways.append("gradient_checkpointing=True keeps far less of the encoder")
-        if trainer.record:
+        if trainer.record and trainer.torch_device.type == "cuda":
             ways.append("record=False keeps no memory for each length of texts")
         ways.append("a smaller max_length or encoder needs less")
-        raise MegalabelError(
-            f"the GPU's {total:.0f} GiB do not suffice for batches of {batch}: " + "; ".join(ways)
+        raise NotEnoughMemoryError(
+            f"{whose} not suffice for batches of {batch}: " + "; ".join(ways)
         ) from error
