@@ -222,14 +222,19 @@ def test_what_was_trained_elsewhere_answers_here(monkeypatch):
         assert Trainer(device=device).answering_device == torch.device("cpu")
 
 
-def run(folder, epochs=4, average=None):
+def run(folder, epochs=4, average=None, log=None):
     X, Y = data()
     model = Model()
     options = {"epochs": epochs, "batch": 16, "average": average, "learning_rate": 0.01}
     with checkpoints.kept_in(folder):
         steps = None if folder is None else checkpoints.Steps(OneVsAll(), Y)
-        Trainer(**options, checkpoint_seconds=0).fit(model, X, Y, steps=steps)
+        Trainer(**options, checkpoint_seconds=0, log=log).fit(model, X, Y, steps=steps)
     return state(model)
+
+
+def curve(folder):
+    with open(f"{folder}/metrics.jsonl") as lines:
+        return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
 
 
 class Interrupted(Exception):
@@ -238,7 +243,8 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("average", [None, "ema"])
 def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path, monkeypatch, average):
-    whole = run(None, average=average)
+    logs = [str(tmp_path / name) for name in ("whole", "resumed")]
+    whole = run(None, average=average, log=logs[0])
     forward, calls = Model.forward, []
 
     def failing(self, batch):
@@ -249,9 +255,10 @@ def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(Model, "forward", failing)
     with pytest.raises(Interrupted):
-        run(tmp_path, average=average)
-    assert_same(whole, run(tmp_path, average=average))
+        run(tmp_path, average=average, log=logs[1])
+    assert_same(whole, run(tmp_path, average=average, log=logs[1]))
     assert len(calls) == 14 + 24 - 13  # what was done was not done again
+    assert curve(logs[0]) == curve(logs[1])
     assert_same(whole, run(tmp_path, average=average))  # nor is a training that has ended
 
 

@@ -312,6 +312,8 @@ class _Run:
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
         self.file = None if steps is None else steps.file(f"{name}{rank}.safetensors")
         self.step = 0
+        # losses of the epoch so far, and of how many steps: part of a checkpoint, for the curve
+        self.summed, self.counted = torch.zeros((), device=self.device), 0
         self.best: tuple[float, dict[str, Tensor]] | None = None
         self.stale = 0
         self.history: list[dict[str, float]] = []
@@ -328,7 +330,6 @@ class _Run:
         each = max(1, math.ceil(len(self.batches) / trainer.accumulate))  # steps an epoch
         rows = self.batches.from_step(self.step * trainer.accumulate)
         kept = time.monotonic()
-        summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
         if lap is not None:
@@ -346,18 +347,18 @@ class _Run:
                 if lap is not None:
                     lap.begin()
                 loss = self._update(rows)
-                summed, counted = summed + loss, counted + 1
+                self.summed, self.counted = self.summed + loss, self.counted + 1
                 self.step += 1
                 bar.advance()
                 ended = self.step % each == 0 or self.step == self.total
                 if lap is not None:
                     lap.end(ended)
                 if ended or self.step % _CHECKED == 0:
-                    total = float(processes.mean(summed))
+                    total = float(processes.mean(self.summed))
                     self._check(total)
                 if ended:
-                    record = self._after_epoch(total / counted)
-                    summed, counted = torch.zeros((), device=self.device), 0
+                    record = self._after_epoch(total / self.counted)
+                    self.summed, self.counted = torch.zeros_like(self.summed), 0
                     self.history.append(record)
                     journal.write(record)
                 if self.file is not None and self._due(time.monotonic() - kept, ended):
@@ -487,8 +488,9 @@ class _Run:
 
     def _keep(self) -> None:
         assert self.file is not None
-        about = {"step": self.step, "stale": self.stale, "history": self.history}
+        about = {name: getattr(self, name) for name in ("step", "stale", "history", "counted")}
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors["summed"] = self.summed
         tensors |= {f"average.{k}": v for k, v in self.averages.state().items()}
         for i, optimiser in enumerate(self.optimisers):
             for number_, values in optimiser.state_dict()["state"].items():
@@ -520,6 +522,7 @@ class _Run:
                 state.setdefault(int(number_), {})[what] = _plain(value)
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
         self.step, self.stale, self.history = about["step"], about["stale"], about["history"]
+        self.summed, self.counted = tensors["summed"], about["counted"]
         if "best" in about:
             self.best = about["best"], part("best")
         log.info("%s goes on from step %d of %d", self.name, self.step, self.total)
