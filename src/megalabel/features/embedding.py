@@ -75,6 +75,7 @@ class Embedding(Featurizer):
     @classmethod
     def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
         """The vectors of an encoder that was trained, by the tokens that it was trained with."""
+        encoder.check_names(tokenizer.transform([]).names)
         made = cls(max_length=tokenizer.max_length, device=device)
         made.restore({"encoder_": encoder, "tokenizer_": tokenizer})
         return made

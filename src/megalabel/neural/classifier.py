@@ -60,8 +60,8 @@ class NeuralClassifier(Classifier):
 
     @property
     def reads_names(self) -> bool:
-        """Whether words are given vectors by their names; tokens know theirs."""
-        return self.encoder.vectors is not None and not self.reads_texts
+        """Whether words must be told by name; tokens know theirs."""
+        return not self.reads_texts
 
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""

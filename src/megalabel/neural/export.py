@@ -70,6 +70,7 @@ def export_onnx(
             f"{type(encoder).__name__} reads {encoder.reads}, for which there is no ONNX: export "
             "the whole tagger (neural.without_torch, megalabel export --whole)"
         )
+    encoder.check_names(tokenizer.transform([]).names)
     return written(encoder.module(), tokenizer, Path(folder), type(encoder).__name__, int8, texts)
 
 
