@@ -55,7 +55,7 @@ def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:
 
 
 _ADVICE = (
-    "the encoder is trained without a GPU. A GPU takes a small part of that; so do a smaller or "
-    "shorter reading encoder (`encoder`, `max_length`), fewer `epochs`, and linear systems such as "
-    "xr-linear, which are often as good"
+    "the encoder is trained without a GPU, which would take a small part of that. A smaller "
+    "`encoder`, texts cut shorter (`max_length`) and fewer `epochs` take less; a linear system, "
+    "such as xr-linear, takes minutes"
 )
