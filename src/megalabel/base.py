@@ -194,6 +194,19 @@ class Component:
                     f"{name} of {type(self).__name__} must be {check.expected}, not {value!r}"
                 )
 
+    def check_machine(self) -> None:
+        """Raise an error where this machine lacks what a fit needs, such as a GPU asked for.
+
+        It is asked before a fit begins, and not of what is only to answer.
+        """
+
+    def check_parts(self) -> None:
+        """Check the parameters, and the machine, of this component and of all its parts."""
+        for part in (self, *self.get_params().values()):
+            if isinstance(part, Component):
+                part.check_parameters()
+                part.check_machine()
+
     @property
     def fitted(self) -> bool:
         """Whether anything has been learned."""

@@ -83,6 +83,10 @@ class UnknownLabelError(MegalabelError, KeyError):
         return self.message
 
 
+class NotEnoughMemoryError(MegalabelError, MemoryError):
+    """The memory of the machine or of its GPU does not suffice; says what would need less."""
+
+
 class StoreError(MegalabelError):
     """A model folder that is damaged, incomplete, or not one of ours."""
 

@@ -149,7 +149,7 @@ class Tagger(Component):
         labels : LabelSet, optional
             What the columns of a matrix y mean.
         """
-        self.check_parameters()
+        self.check_parts()  # all of them, before features are made
         corpus = _as_corpus(X, y, labels)
         if not len(corpus):
             raise DataError("there is no text to learn from")

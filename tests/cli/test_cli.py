@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+import megalabel.cli.app as cli_app
 from megalabel import data, labels, store
 from megalabel.data.synthetic import generate
+from megalabel.errors import NotEnoughMemoryError
 from megalabel.tagger import Tagger
 
 
@@ -57,6 +59,26 @@ def test_train_says_what_it_did(folder, tmp_path):
     assert facts["bytes"] > 0
     shown = megalabel("train", folder, "--out", tmp_path / "m", "--set", "neighbours=5").stdout
     assert "Trained" in shown
+
+
+def test_a_gpu_that_is_not_there(folder, tmp_path):
+    pytest.importorskip("torch", reason="neural systems need torch")
+    command = ("train", folder, "--system", "astec", "--out", tmp_path / "m")
+    told = megalabel(*command, "--set", "device=cuda", code=2, CUDA_VISIBLE_DEVICES="").stderr
+    assert "device='cuda' asks for a GPU" in told
+
+
+def test_memory_that_does_not_suffice(monkeypatch, capsys):
+    from megalabel import cli
+
+    def train(**_):
+        raise NotEnoughMemoryError("take a smaller batch")
+
+    monkeypatch.setattr(cli_app, "app", train)
+    with pytest.raises(SystemExit) as ended:
+        cli.run()
+    assert ended.value.code == 5
+    assert "take a smaller batch" in capsys.readouterr().err
 
 
 def test_evaluate_gives_percent(model, folder):

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from megalabel import checkpoints, store
-from megalabel.errors import DataError
+from megalabel.errors import DataError, NotEnoughMemoryError
 from megalabel.neural import FullClassifier, PretrainedEncoder, Trainer
 from megalabel.neural.full import FullModel
 
@@ -28,10 +28,13 @@ def same(first, second):
     np.testing.assert_array_equal(first.scores, second.scores)
 
 
-@pytest.mark.parametrize(("optimiser", "rate"), [("sgd", 0.5), ("adam", 0.02)])
-def test_it_learns(encoder, tokens, corpus, optimiser, rate):
+@pytest.mark.parametrize(
+    ("rate", "options"),
+    [(0.5, {}), (0.5, {"bottleneck": 8}), (0.02, {"optimiser": "adam"})],
+)
+def test_it_learns(encoder, tokens, corpus, rate, options):
     training = {"epochs": 8, "learning_rate": 2e-3, "head_learning_rate": rate}
-    model = made(encoder, training=training, optimiser=optimiser, dropout=0.1, validation=0.2)
+    model = made(encoder, training=training, dropout=0.1, validation=0.2, **options)
     ids = model.fit(tokens, corpus.targets, corpus.labels).rank(tokens, 1).ids
     assert np.take_along_axis(corpus.targets.toarray(), ids, 1).mean() > 0.8
 
@@ -58,6 +61,18 @@ def test_answers_are_the_sigmoid_of_a_product(encoder, tokens, corpus):
     )
     assert (np.sort(ranking.ids, 1) == np.arange(10)).all()
     assert (ranking.ids[:, -1] == 9).all()  # the label that no text has
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_bottleneck_learns_at_the_rate_of_the_encoder(encoder, tokens, corpus, optimiser):
+    def projection(rate):
+        training = {"steps": 1, "warmup": 0, "learning_rate": rate, "weight_decay": 0.0}
+        model = made(encoder, bottleneck=8, optimiser=optimiser, dropout=0.0, training=training)
+        return model.fit(tokens, corpus.targets).projection_
+
+    # the first step of Adam is the rate, signed
+    moved = np.abs(projection(1e-3) - projection(0.0)).max()
+    assert moved == pytest.approx(1e-3, rel=0.1)
 
 
 def test_a_frozen_encoder_stays_as_it_is(encoder, tokens, corpus):
@@ -105,6 +120,22 @@ def test_one_label_and_one_text(encoder, tokens):
     for rows, Y in ([0, 1, 2], [[1], [1], [0]]), ([0], [[1, 1]]):
         model = made(encoder).fit(tokens[rows], csr_matrix(np.array(Y, np.float32)))
         assert model.rank(tokens[[0, 5]], 5).ids.shape == (2, len(Y[0]))
+
+
+def test_running_out_of_memory_before_the_first_step_gives_advice(
+    encoder, tokens, corpus, monkeypatch
+):
+    monkeypatch.setattr("megalabel.neural.full.full_head", lambda *_, **__: torch.empty(2**50))
+    with pytest.raises(NotEnoughMemoryError, match="batch=16 with accumulate=2"):
+        made(encoder).fit(tokens, corpus.targets)
+
+
+def test_a_model_of_a_gpu_answers_without_one(encoder, tokens, corpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = made(encoder).fit(tokens, corpus.targets)
+    before = model.rank(tokens, 3)
+    model.set_params(trainer__device="cuda")
+    same(before, model.rank(tokens, 3))
 
 
 def test_mistakes_are_told(encoder, tokens, corpus):

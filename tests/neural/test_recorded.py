@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from megalabel.errors import MegalabelError
 from megalabel.neural import AssembledEncoder, CascadeClassifier, FullClassifier, Trainer
 from megalabel.neural.full import FullModel
 from megalabel.neural.heads import DenseHead
 from megalabel.neural.losses import BCE
-from megalabel.neural.recorded import padded_length
-from megalabel.neural.tokens import Tokens
+from megalabel.neural.recorded import Recorded, padded_length
+from megalabel.neural.tokens import TokenBatch, Tokens
 from megalabel.neural.views import Views
 
 DEVICE = "cuda"
@@ -51,6 +52,85 @@ def _first_two(tokens: Tokens) -> np.ndarray:
     pairs = np.stack([tokens.ids[at], tokens.ids[at + 1]], 1)
     pairs[pairs[:, 0] == pairs[:, 1], 1] = 4  # never twice the same
     return np.sort(pairs, 1).ravel()
+
+
+class Replayed:
+    """Stands for a recorded pass on a CPU: all of them keep what they read in one place."""
+
+    memory: dict[str, TokenBatch] = {}  # noqa: RUF012
+
+    def __init__(self, plain, learned, sums):
+        self.plain, self.learned, self.sums = plain, learned, sums
+
+    def forward(self, inputs):
+        self.memory["inputs"] = inputs
+        with torch.no_grad():
+            return (self.plain(inputs),)
+
+    def backward(self, gradients):
+        with torch.enable_grad():
+            again = self.plain(self.memory["inputs"])
+        for total, part in zip(
+            self.sums, torch.autograd.grad(again, self.learned, *gradients), strict=True
+        ):
+            total += part
+
+
+class OnCpu(Recorded):
+    """Recorded passes without a GPU."""
+
+    def _record_all(self, lengths, arithmetic):
+        self._sums = [torch.zeros_like(p) for p in self._learned]
+        made = Replayed(self._plain, self._learned, self._sums)
+        self._passes = dict.fromkeys(lengths, made)
+
+
+@pytest.fixture
+def recorded(rows):
+    tokens, _ = rows
+    encoder = AssembledEncoder(width=8, layers=1, heads=2, dropout=0.0, pretrain_epochs=0)
+    module = encoder.begin(tokens, 0, None, None)
+    made = OnCpu(module, module, "forward", 4, np.array([16]), None)
+    batches = [tokens.batch(np.arange(start, start + 4), torch.device("cpu")) for start in (0, 4)]
+    return made, module, [TokenBatch(b.ids[:, :16], b.mask[:, :16]) for b in batches]
+
+
+def gradients_of(module, batches):
+    """Those of the sum of all outputs, by plain passes."""
+    module.zero_grad()
+    sum(module(batch).square().sum() for batch in batches).backward()
+    return [p.grad.clone() for p in module.parameters()]
+
+
+def test_passes_that_wait_for_their_backward_pass_are_not_overwritten(recorded, monkeypatch):
+    made, module, batches = recorded
+    wanted = gradients_of(module, batches)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    with made:
+        for together in (False, True):
+            made.begin()
+            losses = []
+            for batch in batches:
+                losses.append(module(batch).square().sum())
+                if not together:
+                    losses.pop().backward()
+            if losses:
+                sum(losses).backward()
+            for parameter, gradient in zip(module.parameters(), wanted, strict=True):
+                torch.testing.assert_close(parameter.grad, gradient)
+        assert Replayed.memory["inputs"] is batches[0]  # the second one ran as ever
+
+
+def test_a_batch_of_an_earlier_step_cannot_be_learned_from(recorded, monkeypatch):
+    made, module, batches = recorded
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    with made:
+        made.begin()
+        late = module(batches[0]).sum()
+        made.begin()
+        module(batches[1]).sum().backward()
+        with pytest.raises(MegalabelError, match="record=False"):
+            late.backward()
 
 
 @pytest.fixture

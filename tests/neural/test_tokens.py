@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from megalabel.base import clone
 from megalabel.errors import DataError
 from megalabel.neural import Tokenizer
 
@@ -83,3 +84,13 @@ def test_the_cache_is_mapped_and_taken_up(tmp_path, monkeypatch):
     assert isinstance(first.ids, np.memmap)
     monkeypatch.setattr(Tokenizer, "_tokenised", None)  # would fail if it were asked again
     assert rows(tokenizer.transform(TEXTS)) == rows(first)
+
+
+def test_a_copy_of_one_that_has_learned_stays_as_it_is():
+    tokenizer = Tokenizer(max_length=4).fit(TEXTS)
+    copied = clone(clone(tokenizer)).set_params(max_length=6).fit(["other words"])
+    assert copied.definition_ == tokenizer.definition_
+    assert max(copied.transform(TEXTS).lengths) == 6
+    assert max(tokenizer.transform(TEXTS).lengths) == 4
+    assert clone(Tokenizer()).fit(["other words"]).definition_ != tokenizer.definition_
+    assert tokenizer.fit(["other words"]).definition_ != copied.definition_  # asked to by itself

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from torch import nn
 
 from megalabel import checkpoints
-from megalabel.errors import DataError, MegalabelError
+from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.linear import OneVsAll
 from megalabel.neural import AssembledEncoder, Tokens, Trainer
 from megalabel.neural.batches import Batches
@@ -168,7 +168,7 @@ def test_mistakes_are_told():
         Trainer().fit(Model(), X[[]], Y[[]])
 
 
-def test_running_out_of_memory_gives_advice(monkeypatch):
+def test_running_out_of_a_gpus_memory_gives_advice(monkeypatch):
     X, Y = data()
 
     class Greedy(Model):
@@ -179,18 +179,62 @@ def test_running_out_of_memory_gives_advice(monkeypatch):
 
     properties = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    with pytest.raises(MegalabelError, match=r"80 GiB.*batch=16 with accumulate=2"):
+    with pytest.raises(NotEnoughMemoryError, match=r"80 GiB.*batch=16 with accumulate=2"):
         Trainer(batch=32).fit(Greedy(), X, Y)
 
 
-def run(folder, epochs=4, average=None):
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty])
+def test_running_out_of_memory_gives_advice(allocate):
+    X, Y = data()
+
+    class Greedy(Model):
+        def forward(self, batch):
+            allocate(2**50)
+
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"machine's memory.*batch=16 with accum"
+    ) as told:
+        Trainer(batch=32, device="cpu").fit(Greedy(), X, Y)
+    assert "record" not in str(told.value)  # which is of GPUs alone
+
+
+def test_other_errors_stay_as_they_are():
+    X, Y = data()
+
+    class Wrong(Model):
+        def forward(self, batch):
+            raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        Trainer(batch=32, device="cpu").fit(Wrong(), X, Y)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "gpu", "cuda:first"])
+def test_a_device_that_is_not_there_is_told(monkeypatch, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ParameterError, match=device):
+        Trainer(device=device).check_machine()
+
+
+def test_what_was_trained_elsewhere_answers_here(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device in ("auto", "cpu", "cuda", "cuda:3"):
+        assert Trainer(device=device).answering_device == torch.device("cpu")
+
+
+def run(folder, epochs=4, average=None, log=None):
     X, Y = data()
     model = Model()
     options = {"epochs": epochs, "batch": 16, "average": average, "learning_rate": 0.01}
     with checkpoints.kept_in(folder):
         steps = None if folder is None else checkpoints.Steps(OneVsAll(), Y)
-        Trainer(**options, checkpoint_seconds=0).fit(model, X, Y, steps=steps)
+        Trainer(**options, checkpoint_seconds=0, log=log).fit(model, X, Y, steps=steps)
     return state(model)
+
+
+def curve(folder):
+    with open(f"{folder}/metrics.jsonl") as lines:
+        return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
 
 
 class Interrupted(Exception):
@@ -199,7 +243,8 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("average", [None, "ema"])
 def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path, monkeypatch, average):
-    whole = run(None, average=average)
+    logs = [str(tmp_path / name) for name in ("whole", "resumed")]
+    whole = run(None, average=average, log=logs[0])
     forward, calls = Model.forward, []
 
     def failing(self, batch):
@@ -210,9 +255,10 @@ def test_an_interrupted_training_goes_on_to_the_same_end(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(Model, "forward", failing)
     with pytest.raises(Interrupted):
-        run(tmp_path, average=average)
-    assert_same(whole, run(tmp_path, average=average))
+        run(tmp_path, average=average, log=logs[1])
+    assert_same(whole, run(tmp_path, average=average, log=logs[1]))
     assert len(calls) == 14 + 24 - 13  # what was done was not done again
+    assert curve(logs[0]) == curve(logs[1])
     assert_same(whole, run(tmp_path, average=average))  # nor is a training that has ended
 
 

@@ -115,7 +115,7 @@ def test_training_refuses_what_does_not_fit(monkeypatch, capsys):
     monkeypatch.setattr(planning, "memory_available", lambda: 1 << 20)
     started = time.process_time()
     with pytest.raises(SystemExit) as stopped:
-        models.refuse_if_too_large(systems.create("xr-linear"), large)
+        models.say_what_it_takes(systems.create("xr-linear"), large)
     assert time.process_time() - started < 1
     assert stopped.value.code == 5
     assert "of memory and there is" in capsys.readouterr().err

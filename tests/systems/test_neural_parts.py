@@ -6,6 +6,8 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from megalabel import Tagger, systems
+from megalabel.errors import ParameterError
+from megalabel.features import Tfidf
 from megalabel.systems import neural_parts
 
 
@@ -30,6 +32,16 @@ def test_several_models(name, tiny_model, corpus, tmp_path):
     plan = systems.get(name).plan(several, texts)
     assert plan.fits
     assert plan.disk > 0
+
+
+@pytest.mark.parametrize("name", ["astec", "xr-transformer"])
+def test_a_gpu_that_is_not_there_is_told_before_features_are_made(
+    name, create, corpus, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(Tfidf, "fit_transform", lambda *_: pytest.fail("features were made"))
+    with pytest.raises(ParameterError, match="device='cuda'"):
+        create(name, device="cuda").fit(corpus)
 
 
 def test_groups_of_labels_in_lightxml(create, corpus):

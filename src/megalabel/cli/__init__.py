@@ -40,6 +40,8 @@ def run() -> None:
         sys.exit(complain(error, 5 if error.errno in NO_ROOM else 2))
     except errors.StoreError as error:
         sys.exit(complain(error, 4))
+    except errors.NotEnoughMemoryError as error:
+        sys.exit(complain(error, 5))
     except errors.MegalabelError as error:
         sys.exit(complain(error, 3))
     except MemoryError:

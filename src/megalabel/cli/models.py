@@ -19,6 +19,7 @@ from megalabel.labels import LabelTree, read_costs, read_propensities
 from megalabel.linear import TreeClassifier
 from megalabel.metrics import Evaluation
 from megalabel.outputs import check_folder
+from megalabel.systems.outlook import outlook
 from megalabel.tagger import Tagger
 
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
@@ -92,7 +93,7 @@ def train(
         tagger.set_params(classifier__positive_costs=positive, classifier__negative_costs=negative)
     if tree is not None:
         tagger.set_params(classifier__tree=trees_of(tree, corpus.labels))
-    refuse_if_too_large(tagger, corpus)
+    say_what_it_takes(tagger, corpus)
     started = time.perf_counter()
     with checkpoints.kept_in(checkpoint):
         tagger.fit(corpus)
@@ -149,9 +150,7 @@ def check_model(out: Path) -> None:
 def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
     """The tagger that the options ask for."""
     tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
-    for part in (tagger, *tagger.get_params().values()):
-        if isinstance(part, megalabel.base.Component):
-            part.check_parameters()
+    tagger.check_parts()
     return tagger
 
 
@@ -205,18 +204,22 @@ def cutoffs(text: str) -> list[int]:
     return values
 
 
-def refuse_if_too_large(tagger: Tagger, corpus: data.Corpus) -> None:
-    """End before a job starts that cannot fit into memory."""
-    if len(corpus) < 100_000:
-        return  # too small to fail, and planning would take as long as the job
-    plan = systems.get(tagger.system or "").plan(tagger, corpus)
-    needed, there = output.size(plan.memory), output.size(plan.available)
-    if not plan.fits:
-        raise SystemExit(
-            output.complain(f"this job needs about {needed} of memory and there is {there}", 5)
-        )
-    if plan.seconds is not None:
-        output.note(f"expected: {output.duration(plan.seconds)}, {needed} of memory")
+def say_what_it_takes(tagger: Tagger, corpus: data.Corpus) -> None:
+    """Say how long a job takes before it starts; end where it cannot fit into memory."""
+    seen = outlook(tagger, corpus)
+    memory = ""
+    if seen.plan is not None:
+        needed, there = output.size(seen.plan.memory), output.size(seen.plan.available)
+        memory = f", {needed} of memory"
+        if not seen.plan.fits:
+            raise SystemExit(
+                output.complain(f"this job needs about {needed} of memory and there is {there}", 5)
+            )
+    if seen.seconds is None:
+        return
+    say = output.warn if seen.long else output.note
+    advice = "" if seen.advice is None else f": {seen.advice}"
+    say(f"expected: about {output.duration(seen.seconds)}{memory}{advice}")
 
 
 def folder_bytes(folder: Path) -> int:

@@ -68,16 +68,21 @@ class Embedding(Featurizer):
         self.max_length = max_length
         self.device = device
 
+    def check_machine(self) -> None:
+        """Raise an error where the device is not there."""
+        _neural().Trainer(device=self.device).check_machine()
+
     @classmethod
     def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
         """The vectors of an encoder that was trained, by the tokens that it was trained with."""
+        encoder.check_names(tokenizer.transform([]).names)
         made = cls(max_length=tokenizer.max_length, device=device)
         made.restore({"encoder_": encoder, "tokenizer_": tokenizer})
         return made
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Read the encoder from its source; nothing is learned from the inputs."""
-        self.check_parameters()
+        self.check_parts()
         if self.source is None:
             if not self.fitted:
                 raise ParameterError("Embedding needs a source, or an encoder by Embedding.of")
@@ -101,7 +106,7 @@ class Embedding(Featurizer):
         from megalabel.neural.trainer import Trainer
 
         trainer = Trainer(device=self.device, precision="float32")
-        module = self._encoding().to(trainer.torch_device)
+        module = self._encoding().to(trainer.answering_device)
         made = normalised_rows(encoded(module, self.tokenizer_.transform(inputs), trainer))
         assert isinstance(made, np.ndarray)
         return made

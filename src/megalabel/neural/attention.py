@@ -21,7 +21,12 @@ from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.dense import filled
 from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
-from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    held_out_rows,
+    precision_at,
+    with_memory_advice,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads.base import best
 from megalabel.neural.heads.shortlist import SPARSE, without_padding
@@ -135,6 +140,7 @@ class AttentionClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
+    @with_memory_advice
     def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Train level after level."""
         Y = begin(self, X, Y, labels)
@@ -251,7 +257,7 @@ class AttentionClassifier(NeuralClassifier):
         candidates = None if parents is None else level.candidates(parents, device)
         allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []
-        with progress("scoring", len(order)) as bar, self.training.arithmetic():
+        with progress("scoring", len(order)) as bar, self.training.arithmetic(device):
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE]
                 inputs = rows_on(X, rows, device)

@@ -102,9 +102,9 @@ class Batches:
         cut = [rows[start : start + self.size] for start in range(0, len(rows), self.size)]
         return [cut[i] for i in random.permutation(len(cut))]
 
-    def of(self, rows: np.ndarray) -> Batch:
-        """A batch of the given rows."""
-        targets = Targets.from_csr(self.Y[rows], self.device)
+    def of(self, rows: np.ndarray, labelled: int | None = None) -> Batch:
+        """A batch of the given rows; with `labelled`, so many of them have labels."""
+        targets = Targets.from_csr(self.Y[rows[:labelled]], self.device)
         return Batch(rows, rows_on(self.X, rows, self.device), targets)
 
     def from_step(self, step: int) -> Iterator[np.ndarray]:

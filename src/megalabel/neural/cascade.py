@@ -33,6 +33,7 @@ from megalabel.neural.classifier import (
     held_out_rows,
     make_ranker,
     precision_at,
+    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.trainer import Trainer
@@ -167,6 +168,7 @@ class CascadeClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
+    @with_memory_advice
     def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Train all levels together, then the ranker."""
         Y = begin(self, X, Y, labels)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,13 +18,27 @@ from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.tokens import Tokens
-from megalabel.neural.trainer import Trainer, pick_device
+from megalabel.neural.trainer import Trainer, memory_advice
 from megalabel.progress import progress
 
 RANKERS = ("one-vs-all", "trees")
 _ONE_VS_ALL = 10_000  # labels
 _AT_ONCE = 64  # texts encoded together at least
 _TOKENS = 65_536  # on a GPU as many as have so many tokens
+
+
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
+
+
+def with_memory_advice(fit: _Fit) -> _Fit:
+    """A classifier's fit that says what would need less memory where it runs out of it."""
+
+    @wraps(fit)
+    def advised(self: NeuralClassifier, X: Any, Y: Any, *args: Any, **more: Any) -> Any:
+        with memory_advice(self.training, Y.shape[0]):
+            return fit(self, X, Y, *args, **more)
+
+    return cast(_Fit, advised)
 
 
 class NeuralClassifier(Classifier):
@@ -44,8 +60,8 @@ class NeuralClassifier(Classifier):
 
     @property
     def reads_names(self) -> bool:
-        """Whether words are given vectors by their names; tokens know theirs."""
-        return self.encoder.vectors is not None and not self.reads_texts
+        """Whether words must be told by name; tokens know theirs."""
+        return not self.reads_texts
 
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""
@@ -67,9 +83,8 @@ class NeuralClassifier(Classifier):
         return Trainer() if self.trainer is None else self.trainer
 
     def device(self) -> torch.device:
-        """Where answers are computed: on a GPU where there is one."""
-        wanted = pick_device(self.training.device)
-        return wanted if wanted.type == "cpu" or torch.cuda.is_available() else pick_device("cpu")
+        """Where answers are computed."""
+        return self.training.answering_device
 
     def module(self) -> EncoderModule:
         """The trained encoder, on its device."""
@@ -100,7 +115,7 @@ def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None
     parts: list[Tensor] = []
     was_training = module.training
     module.eval()
-    with progress("encoding texts", len(order)) as bar, trainer.arithmetic():
+    with progress("encoding texts", len(order)) as bar, trainer.arithmetic(device):
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             parts.append(forward(rows_on(X, rows, device)).float().cpu())

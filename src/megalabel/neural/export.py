@@ -71,6 +71,7 @@ def export_onnx(
             f"{type(encoder).__name__} reads {encoder.reads}, for which there is no ONNX: export "
             "the whole tagger (neural.without_torch, megalabel export --whole)"
         )
+    encoder.check_names(tokenizer.transform([]).names)
     name = type(encoder).__name__
     with filling_folder(folder) as fresh:
         return written(encoder.module(), tokenizer, fresh, name, int8, texts)

@@ -28,12 +28,14 @@ from megalabel.neural.classifier import (
     encoded,
     held_out_rows,
     precision_at,
+    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import DenseHead, Head, ShardedHead
 from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.losses import Loss
 from megalabel.neural.losses import create as create_loss
+from megalabel.neural.processes import gathered_rows
 from megalabel.neural.trainer import Trainer
 
 _SCORES = 1 << 24  # scores held at a time
@@ -128,6 +130,7 @@ class FullClassifier(NeuralClassifier):
         self.frozen = frozen
         self.seed = seed
 
+    @with_memory_advice
     def fit(
         self,
         X: Any,
@@ -140,14 +143,14 @@ class FullClassifier(NeuralClassifier):
         Y = begin(self, X, Y, labels)
         self.check_rows(X)
         self._module = None
+        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
         trainer = clone(self.training)
         if self.optimiser == "sgd":
             # published rates are for the sum over a batch, the head's loss is the mean
-            trainer.head_learning_rate *= trainer.batch_of(Y.shape[0])
+            trainer.head_learning_rate *= trainer.batch_of(len(rows))
         device = trainer.torch_device
         steps = self.steps(X, Y)
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
-        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X, self.seed, trainer, steps, names)
@@ -205,27 +208,19 @@ class FullClassifier(NeuralClassifier):
     def _head(self, width: int, counts: np.ndarray, rows: int, device: torch.device) -> Head:
         loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
         half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        kind = ShardedHead if distributed.is_initialized() else DenseHead
-        head = kind(
+        return full_head(
             width,
-            len(counts),
+            counts,
+            rows,
             loss,
             dtype=torch.bfloat16 if half else torch.float32,
             optimiser=self.optimiser,
             momentum=self.momentum,
-            bias=True,
             compensate=self.compensate,
             label_counts=counts,
             seed=self.seed,
             device=device,
         )
-        # at first every label is as likely as it is frequent: scores of 0 for all of them would
-        # throw the encoder about before it has learned anything
-        local = _local(head)
-        share = (counts[local.first : local.last] + 0.5) / (rows + 1)
-        assert local.bias is not None
-        local.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
-        return head
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the learned state back; ValueError where its parts do not fit together."""
@@ -237,6 +232,21 @@ class FullClassifier(NeuralClassifier):
             check_array(
                 "FullClassifier", "projection_", self.projection_, np.float32, (width, None)
             )
+
+
+def full_head(width: int, counts: np.ndarray, rows: int, loss: Loss, **options: Any) -> Head:
+    """A head of all labels, shared out over processes where there are several.
+
+    At first every label is as likely as it is frequent, `counts` in so many rows: scores of 0 for
+    all of them would throw the encoder about before it has learned anything.
+    """
+    kind = ShardedHead if distributed.is_initialized() else DenseHead
+    head = kind(width, len(counts), loss, bias=True, **options)
+    local = _local(head)
+    share = (counts[local.first : local.last] + 0.5) / (rows + 1)
+    assert local.bias is not None
+    local.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+    return head
 
 
 def _local(head: Head) -> DenseHead:
@@ -252,12 +262,7 @@ def _learned(head: Head) -> tuple[Tensor, Tensor]:
     assert local.bias is not None
     both = torch.cat([local.weights.float(), local.bias[:, None]], 1)
     if isinstance(head, ShardedHead):
-        each = -(-head.labels // head.ranks)
-        padded = both.new_zeros((each, both.shape[1]))
-        padded[: len(both)] = both
-        parts = [torch.empty_like(padded) for _ in range(head.ranks)]
-        distributed.all_gather(parts, padded)
-        both = torch.cat(parts)[: head.labels]
+        both, _ = gathered_rows(both)
     return both[:, :-1], both[:, -1]
 
 
@@ -280,6 +285,8 @@ class FullModel(nn.Module):
         self.projection = None
         if bottleneck is not None:
             self.projection = nn.Linear(encoder.width, bottleneck, bias=False)
+            # vectors about as long as the encoder's, which is what labels' rates are meant for
+            nn.init.orthogonal_(self.projection.weight)
         self.dropout = nn.Dropout(dropout)
         self.head = head
 
@@ -291,6 +298,7 @@ class FullModel(nn.Module):
         )
 
     def forward(self, batch: Batch) -> Tensor:
-        features = self.dropout(self.features(batch.inputs))
+        # no row has labels where a process without a row of its own passes another's on
+        features = self.dropout(self.features(batch.inputs))[: len(batch.targets)]
         loss: Tensor = self.head(features, batch.targets)
         return loss

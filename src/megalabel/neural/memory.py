@@ -1,4 +1,4 @@
-"""MemoryWatch: how much memory something takes, on the machine and on its GPU."""
+"""MemoryWatch: how much memory something takes, on the machine and on its GPU; and its end."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ class MemoryWatch:
         if not torch.cuda.is_available():
             return None
         return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out: torch has no type for that of the machine.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not fit"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        "DefaultCPUAllocator" in said or "not enough memory" in said
+    )
 
 
 def _bytes_of(field: str) -> int:

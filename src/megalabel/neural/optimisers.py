@@ -27,8 +27,8 @@ def optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        own = name.startswith("encoder.")
-        rate = trainer.learning_rate if own else trainer.head_learning_rate
+        below = name.startswith(("encoder.", "projection."))
+        rate = trainer.learning_rate if below else trainer.head_learning_rate
         if id(parameter) in sparse:
             sparse_groups.setdefault(rate, []).append(parameter)
         else:

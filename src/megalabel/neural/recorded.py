@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from megalabel.errors import MegalabelError
 from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.tokens import TokenBatch
 
@@ -26,7 +27,8 @@ class Recorded:
     one by one. What is recorded is asked for in one call. Within, the method replays: a batch is
     padded to the next length, and gradients are added to those of the parameters, which `begin`
     sets to zero. Batches of another size, and passes that are not to be learned from, run as ever.
-    One batch at a time: its backward pass comes before the forward pass of the next.
+    All that is recorded works in the same memory: from the forward pass of a batch on until its
+    backward pass, other batches run as ever too.
 
     Parameters
     ----------
@@ -59,10 +61,16 @@ class Recorded:
         self._learned = [p for p in encoder.parameters() if p.requires_grad]
         self._sums: list[Tensor] = []
         self._longest = max(padded_lengths(lengths))
+        self._turns = _Turns()
+        self._passes: dict[int, _Pass] = {}
+        self._record_all(padded_lengths(lengths), arithmetic)
+
+    def _record_all(
+        self, lengths: set[int], arithmetic: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         device = self._learned[0].device
         stream, pool = _stream(device), torch.cuda.graph_pool_handle()
         stream.wait_stream(torch.cuda.current_stream(device))
-        self._passes: dict[int, _Pass] = {}
         # weights are cast within each pass: a cast that is kept would be that of weights long gone
         cast = torch.autocast(
             "cuda", torch.bfloat16, enabled=_halved(arithmetic), cache_enabled=False
@@ -72,8 +80,8 @@ class Recorded:
         with torch.random.fork_rng([device]), torch.cuda.stream(stream), arithmetic(), cast:
             try:
                 # the longest first: the others find room in its memory
-                for length in sorted(padded_lengths(lengths), reverse=True):
-                    self._passes[length] = self._record((rows, length), stream, pool)
+                for length in sorted(lengths, reverse=True):
+                    self._passes[length] = self._record((self._rows, length), stream, pool)
             except RuntimeError:
                 generator.graphsafe_set_state(before)  # else it would go on recording its draws
                 raise
@@ -103,6 +111,7 @@ class Recorded:
 
     def begin(self) -> None:
         """A step begins: gradients are zero."""
+        self._turns.begin()
         torch._foreach_zero_(self._sums)
         for parameter, gradient in zip(self._learned, self._sums, strict=True):
             parameter.grad = gradient
@@ -111,9 +120,10 @@ class Recorded:
         rows, length = inputs.ids.shape
         padded = min(padded_length(length), self._longest)
         recorded = self._passes.get(padded) if rows == self._rows else None
-        if recorded is None or not (torch.is_grad_enabled() and self._owner.training):
+        learns = torch.is_grad_enabled() and self._owner.training
+        if recorded is None or not learns or not self._turns.free:
             return self._plain(inputs)
-        outputs = _Replay.apply(self._learned[0], recorded, inputs)  # type: ignore[no-untyped-call]
+        outputs = _Replay.apply(self._learned[0], recorded, self._turns, inputs)  # type: ignore[no-untyped-call]
         return list(outputs) if self._several else outputs[0]
 
     def _record(self, shape: tuple[int, int], stream: torch.cuda.Stream, pool: Any) -> _Pass:
@@ -184,19 +194,50 @@ class _Pass:
         self._backward.replay()
 
 
+class _Turns:
+    """Whose turn it is with the memory that all recorded passes work in."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self.free = True
+        """Whether a batch may be replayed: none waits for its backward pass."""
+
+    def begin(self) -> None:
+        """A step begins; what has not been learned from by now never is."""
+        self.free = True
+
+    def take(self) -> int:
+        """The number of a turn that begins."""
+        self.free = False
+        self._last += 1
+        return self._last
+
+    def end(self, turn: int) -> None:
+        """A backward pass begins; an error where its memory has been used for another batch."""
+        if turn != self._last:
+            raise MegalabelError(
+                "a batch is learned from after the encoder has read others in a later step, in "
+                "memory that recorded passes share: train with record=False"
+            )
+        self.free = True
+
+
 class _Replay(torch.autograd.Function):
     """A pass as a node of autograd; it adds the parameters' gradients up itself."""
 
     @staticmethod
-    def forward(ctx: Any, learned: Tensor, recorded: _Pass, inputs: TokenBatch) -> Any:
+    def forward(
+        ctx: Any, learned: Tensor, recorded: _Pass, turns: _Turns, inputs: TokenBatch
+    ) -> Any:
         ctx.set_materialize_grads(False)
-        ctx.recorded = recorded
+        ctx.recorded, ctx.turns, ctx.turn = recorded, turns, turns.take()
         return recorded.forward(inputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        ctx.turns.end(ctx.turn)
         ctx.recorded.backward(gradients)
-        return None, None, None
+        return None, None, None, None
 
 
 def padded_length(length: int) -> int:

@@ -27,6 +27,7 @@ from megalabel.neural.classifier import (
     held_out_rows,
     make_ranker,
     precision_at,
+    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import ShortlistHead
@@ -138,6 +139,7 @@ class RecursiveClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
+    @with_memory_advice
     def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
         """Fine-tune level by level, then train the ranker."""
         Y = begin(self, X, Y, labels)

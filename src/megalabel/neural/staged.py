@@ -18,11 +18,17 @@ from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.dense import filled
 from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, words_of
-from megalabel.neural.classifier import NeuralClassifier, encoded, held_out_rows, precision_at
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    encoded,
+    held_out_rows,
+    precision_at,
+    with_memory_advice,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoders.bag import ResidualBlock
-from megalabel.neural.full import FullModel
-from megalabel.neural.heads import DenseHead, ShortlistHead
+from megalabel.neural.full import FullModel, full_head
+from megalabel.neural.heads import ShortlistHead
 from megalabel.neural.heads.base import best, best_of_chunks
 from megalabel.neural.losses import BCE
 from megalabel.neural.tokens import on_device
@@ -127,6 +133,7 @@ class StagedClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
+    @with_memory_advice
     def fit(
         self,
         X: Any,
@@ -177,19 +184,9 @@ class StagedClassifier(NeuralClassifier):
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X, self.seed, trainer, steps, names)
-        head = DenseHead(
-            module.width,
-            targets.shape[1],
-            BCE(),
-            optimiser="adam",
-            bias=True,
-            seed=self.seed,
-            device=trainer.torch_device,
-        )
-        # at first every cluster is as likely as it is frequent
-        share = (np.bincount(targets.indices, minlength=head.labels) + 0.5) / (Y.shape[0] + 1)
-        assert head.bias is not None
-        head.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        counts = np.bincount(targets.indices, minlength=targets.shape[1])
+        options = {"optimiser": "adam", "seed": self.seed, "device": trainer.torch_device}
+        head = full_head(module.width, counts, Y.shape[0], BCE(), **options)
         trainer.fit(FullModel(module, head), X, targets, steps=steps, name="surrogate")
         return module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -148,6 +149,9 @@ class Tokens:
 class Tokenizer(Featurizer):
     """Texts to tokens: by the tokenizer of a pre-trained model, or by the words of the corpus.
 
+    One that has learned belongs to the encoder that was trained on its tokens: a tagger that is
+    given it keeps its tokens as they are.
+
     Parameters
     ----------
     source : str, optional
@@ -182,6 +186,8 @@ class Tokenizer(Featurizer):
     definition_: str
     special_: dict[str, int]
 
+    _keeps = False
+
     def __init__(
         self,
         source: str | None = None,
@@ -198,11 +204,21 @@ class Tokenizer(Featurizer):
         self.cache = cache
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
-        """Take the source's tokenizer, or learn the words of a corpus or of texts."""
+        """Take the source's tokenizer, or learn the words of a corpus or of texts; the copy of a
+        tokenizer that has learned stays as it is."""
         self.check_parameters()
-        learned = self._learn(inputs) if self.source is None else _taken(self.source)
+        if self.source is not None:
+            learned = _taken(self.source)
+        else:
+            learned = self.learned() if self._keeps else self._learn(inputs)
         self.restore(learned)
         return self
+
+    def __sklearn_clone__(self) -> Self:
+        # its tokens are what an encoder may have been trained on: as much a choice as a parameter
+        made = copy.copy(self)
+        made._keeps = self.fitted
+        return made
 
     def transform(self, inputs: Any) -> Tokens:
         """The tokens of each text, those that begin and end a text among them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,11 +17,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from megalabel.base import Check, Component, boolean, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
-from megalabel.errors import DataError, MegalabelError
-from megalabel.neural.batches import Batches, lengths_of
+from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
+from megalabel.neural import processes
+from megalabel.neural.batches import Batch, Batches, lengths_of
 from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
+from megalabel.neural.memory import is_out_of_memory
 from megalabel.neural.optimisers import optimisers
 from megalabel.neural.recorded import Recorded
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
@@ -34,17 +37,35 @@ _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBac
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """A device by name; "auto": a GPU where there is one."""
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """A device by name, if it is there; "auto": a GPU where there is one.
+
+    Of several processes that torchrun has started, each takes the GPU of its LOCAL_RANK.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    try:
+        device = torch.device(("cuda" if gpus else "cpu") if name == "auto" else name)
+    except RuntimeError:
+        raise ParameterError(
+            f'device must be "auto", "cpu", "cuda" or one of several GPUs ("cuda:1"), not {name!r}'
+        ) from None
+    if device.type != "cuda":
+        return device
+    if device.index is None and distributed.is_initialized() and "LOCAL_RANK" in os.environ:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    if (device.index or 0) >= gpus:
+        raise ParameterError(
+            f"device={name!r} asks for a GPU that torch does not find, as it finds {gpus}: install "
+            'a driver and a torch with CUDA, or take device="cpu"'
+        )
+    return device
 
 
 class Trainer(Component):
     """How a model is trained: any module whose forward takes a batch and gives its mean loss.
 
-    Parameters under `encoder` learn at `learning_rate`, all others at `head_learning_rate`; a
-    head that updates itself is told its rate before each step.
+    Parameters under `encoder`, and under a `projection` that narrows its vectors, learn at
+    `learning_rate`, all others at `head_learning_rate`; a head that updates itself is told its
+    rate before each step.
 
     Parameters
     ----------
@@ -170,23 +191,30 @@ class Trainer(Component):
         self.device = device
         self.seed = seed
 
+    def check_machine(self) -> None:
+        """Raise an error where the device is not there."""
+        pick_device(self.device)
+
     @property
     def torch_device(self) -> torch.device:
         """The device to train on."""
         return pick_device(self.device)
 
-    @contextmanager
-    def arithmetic(self) -> Iterator[None]:
-        """Forward passes within run in the chosen precision."""
-        device = self.torch_device
-        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        with torch.autocast(device.type, torch.bfloat16, enabled=half), self._attention():
-            yield
+    @property
+    def answering_device(self) -> torch.device:
+        """The device to answer on: that of training, or else what there is on this machine."""
+        try:
+            return self.torch_device
+        except ParameterError:
+            return pick_device()
 
-    def _attention(self) -> AbstractContextManager[None]:
-        """Within, a GPU attends without cuDNN, which prepares itself anew, for up to a second, for
-        each length of texts that it meets."""
-        return sdpa_kernel(_ATTENTION) if self.torch_device.type == "cuda" else nullcontext()
+    @contextmanager
+    def arithmetic(self, device: torch.device | None = None) -> Iterator[None]:
+        """Forward passes within run in the chosen precision; None: on the device to train on."""
+        device = self.torch_device if device is None else device
+        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
+        with torch.autocast(device.type, torch.bfloat16, enabled=half), _attention(device):
+            yield
 
     def total_steps(self, rows: int) -> int:
         """How many updates a training on so many rows takes."""
@@ -249,9 +277,12 @@ class Trainer(Component):
         if not Y.shape[0]:
             raise DataError("there is no row to train on")
         device = self.torch_device
-        forked = torch.random.fork_rng([device] if device.type == "cuda" else [])
-        # layers that are computed a second time in the backward pass attend by the same kernel
-        with forked, self._attention(), _advice(self, Y.shape[0]):
+        on_gpu = device.type == "cuda"
+        forked = torch.random.fork_rng([device] if on_gpu else [])
+        # kernels and messages of other processes go by the current GPU; and layers that are
+        # computed a second time in the backward pass attend by the same kernel
+        current = torch.cuda.device(device) if on_gpu else nullcontext()
+        with forked, current, _attention(device), memory_advice(self, Y.shape[0]):
             return _Run(self, model, X, Y, evaluate, steps, name).train()
 
 
@@ -282,6 +313,8 @@ class _Run:
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
         self.file = None if steps is None else steps.file(f"{name}{rank}.safetensors")
         self.step = 0
+        # losses of the epoch so far, and of how many steps: part of a checkpoint, for the curve
+        self.summed, self.counted = torch.zeros((), device=self.device), 0
         self.best: tuple[float, dict[str, Tensor]] | None = None
         self.stale = 0
         self.history: list[dict[str, float]] = []
@@ -298,7 +331,6 @@ class _Run:
         each = max(1, math.ceil(len(self.batches) / trainer.accumulate))  # steps an epoch
         rows = self.batches.from_step(self.step * trainer.accumulate)
         kept = time.monotonic()
-        summed, counted = torch.zeros((), device=self.device), 0
         self.model.train()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
         if lap is not None:
@@ -308,7 +340,7 @@ class _Run:
             lap.recorded(recording.lengths)
         with (
             recording as self.recorded,
-            Journal(trainer.log, self.name) as journal,
+            Journal(trainer.log if processes.is_first() else None, self.name) as journal,
             progress(self.name, self.total) as bar,
         ):
             bar.advance(self.step)
@@ -316,17 +348,18 @@ class _Run:
                 if lap is not None:
                     lap.begin()
                 loss = self._update(rows)
-                summed, counted = summed + loss, counted + 1
+                self.summed, self.counted = self.summed + loss, self.counted + 1
                 self.step += 1
                 bar.advance()
                 ended = self.step % each == 0 or self.step == self.total
                 if lap is not None:
                     lap.end(ended)
                 if ended or self.step % _CHECKED == 0:
-                    self._check(float(summed))
+                    total = float(processes.mean(self.summed))
+                    self._check(total)
                 if ended:
-                    record = self._after_epoch(float(summed) / counted)
-                    summed, counted = torch.zeros((), device=self.device), 0
+                    record = self._after_epoch(total / self.counted)
+                    self.summed, self.counted = torch.zeros_like(self.summed), 0
                     self.history.append(record)
                     journal.write(record)
                 if self.file is not None and self._due(time.monotonic() - kept, ended):
@@ -354,13 +387,13 @@ class _Run:
             self.recorded.begin()
         summed = torch.zeros((), device=self.device)
         for _ in range(trainer.accumulate):
-            chosen, share = _own_share(next(rows), self.heads)
+            batch, share = self._own_share(next(rows))
             with trainer.arithmetic():
-                loss = self.model(self.batches.of(chosen))
+                loss = self.model(batch)
             if loss.requires_grad:  # not where a head that updates itself is all that learns
                 (loss * (share / trainer.accumulate)).backward()
-            summed += loss.detach() / trainer.accumulate
-        _average_gradients(self.model)
+            summed += loss.detach() * (share / trainer.accumulate)
+        processes.average_gradients(self.model)
         if trainer.clip is not None:
             nn.utils.clip_grad_norm_(self.dense, trainer.clip)
         for optimiser in self.optimisers:
@@ -369,6 +402,23 @@ class _Run:
         if trainer.average == "ema":
             self.averages.update()
         return summed
+
+    def _own_share(self, rows: np.ndarray) -> tuple[Batch, float]:
+        """What this process takes of a batch, and how much its mean counts.
+
+        A head shared out over processes has seen the rows of all of them.
+        """
+        if not distributed.is_initialized():
+            return self.batches.of(rows), 1.0
+        own = rows[distributed.get_rank() :: distributed.get_world_size()]
+        sharded = any(isinstance(head, ShardedHead) for head in self.heads)
+        if len(own):
+            share = len(own) * distributed.get_world_size() / len(rows)
+            return self.batches.of(own), 1.0 if sharded else share
+        # a batch of fewer rows than processes: something to pass on, for nothing
+        if sharded:
+            return self.batches.of(rows[:1], labelled=0), 1.0
+        return self.batches.of(rows[:1]), 0.0
 
     def _record(self) -> AbstractContextManager[Recorded | None]:
         """The encoder's passes recorded, where they can be."""
@@ -416,7 +466,7 @@ class _Run:
         if self.evaluate is not None:
             with self.averages.in_use():
                 self.model.eval()
-                value = self.evaluate()
+                value = processes.of_the_first(self.evaluate(), self.device)
                 record["value"] = value
                 if self.best is None or value > self.best[0]:
                     state = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
@@ -439,8 +489,9 @@ class _Run:
 
     def _keep(self) -> None:
         assert self.file is not None
-        about = {"step": self.step, "stale": self.stale, "history": self.history}
+        about = {name: getattr(self, name) for name in ("step", "stale", "history", "counted")}
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors["summed"] = self.summed
         tensors |= {f"average.{k}": v for k, v in self.averages.state().items()}
         for i, optimiser in enumerate(self.optimisers):
             for number_, values in optimiser.state_dict()["state"].items():
@@ -453,7 +504,8 @@ class _Run:
 
     def _resume(self) -> None:
         found = None if self.file is None else load_snapshot(self.file, self.device)
-        if not _same_everywhere(-1 if found is None else found[1]["step"]) or found is None:
+        step = -1 if found is None else found[1]["step"]
+        if not processes.same_everywhere(step) or found is None:
             return
         tensors, about = found
 
@@ -471,6 +523,7 @@ class _Run:
                 state.setdefault(int(number_), {})[what] = _plain(value)
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
         self.step, self.stale, self.history = about["step"], about["stale"], about["history"]
+        self.summed, self.counted = tensors["summed"], about["counted"]
         if "best" in about:
             self.best = about["best"], part("best")
         log.info("%s goes on from step %d of %d", self.name, self.step, self.total)
@@ -480,59 +533,35 @@ def _plain(value: Tensor) -> Tensor | int:
     return value if value.ndim or value.is_floating_point() else int(value)
 
 
-def _own_share(rows: np.ndarray, heads: list[Head]) -> tuple[np.ndarray, float]:
-    """The rows of a batch that this process takes, and how much their mean counts.
-
-    A head shared out over processes has seen the rows of all of them.
-    """
-    if not distributed.is_initialized():
-        return rows, 1.0
-    rank, world = distributed.get_rank(), distributed.get_world_size()
-    own = rows[rank::world]
-    if any(isinstance(head, ShardedHead) for head in heads):
-        return own, 1.0
-    if not len(own):  # a batch of fewer rows than processes: something to pass on, for nothing
-        return rows[:1], 0.0
-    return own, len(own) * world / len(rows)
-
-
-def _same_everywhere(step: int) -> bool:
-    """Whether all processes have come equally far: they may have been killed between two files."""
-    if not distributed.is_initialized():
-        return True
-    steps: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(steps, step)
-    return len(set(steps)) == 1
-
-
-def _average_gradients(model: nn.Module) -> None:
-    """The mean of the gradients of all processes, in each of them."""
-    if not distributed.is_initialized():
-        return
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            distributed.all_reduce(parameter.grad)
-            parameter.grad /= distributed.get_world_size()
+def _attention(device: torch.device) -> AbstractContextManager[None]:
+    """Within, a GPU attends without cuDNN, which prepares itself anew, for up to a second, for each
+    length of texts that it meets."""
+    return sdpa_kernel(_ATTENTION) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
-def _advice(trainer: Trainer, rows: int) -> Iterator[None]:
-    """An out-of-memory error as advice."""
+def memory_advice(trainer: Trainer, rows: int) -> Iterator[None]:
+    """An out-of-memory error, of a GPU or of the machine, as advice."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
-        total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
+    except NotEnoughMemoryError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        whose = "the machine's memory does"
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            total = torch.cuda.get_device_properties(trainer.torch_device).total_memory / 2**30
+            whose = f"the GPU's {total:.0f} GiB do"
         batch = trainer.batch_of(rows)
         ways = [
             f"batch={max(1, batch // 2)} with accumulate={2 * trainer.accumulate} learns the same"
         ]
         if not trainer.gradient_checkpointing:
             ways.append("gradient_checkpointing=True keeps far less of the encoder")
-        if trainer.record:
+        if trainer.record and trainer.torch_device.type == "cuda":
             ways.append("record=False keeps no memory for each length of texts")
         ways.append("a smaller max_length or encoder needs less")
-        raise MegalabelError(
-            f"the GPU's {total:.0f} GiB do not suffice for batches of {batch}: " + "; ".join(ways)
+        raise NotEnoughMemoryError(
+            f"{whose} not suffice for batches of {batch}: " + "; ".join(ways)
         ) from error

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
+_ROUGH_LETTERS = 1_000_000  # bytes of those that a rough estimate makes
+_ROUGH_TEXTS = 4  # that it tries at least
 _NEW_WORDS = 0.8  # the highest power of the texts that a ranker's size is
 _SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
 _SECOND = 8  # batches of the second size that is tried, if there is time for them
@@ -126,6 +128,24 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     return Plan(int(memory), int(disk), seconds, available, device, watch.device_total)
 
 
+def rough_seconds(tagger: Tagger, corpus: Corpus) -> float:
+    """About how long a fit takes, by steps alone: features and rankers, which take minutes where
+    steps take hours, are not looked at."""
+    classifier: Any = tagger.classifier
+    if isinstance(classifier, neural().Ensemble):
+        one = clone(tagger).set_params(classifier=classifier.model)
+        return rough_seconds(one, corpus) * int(classifier.models)
+    return _Job(tagger, corpus, _ROUGH_LETTERS).rough_seconds()
+
+
+def has_gpu(tagger: Tagger) -> bool:
+    """Whether the encoder of a tagger is trained on a GPU."""
+    classifier: Any = tagger.classifier
+    if isinstance(classifier, neural().Ensemble):
+        classifier = classifier.model
+    return bool(classifier.training.torch_device.type == "cuda")
+
+
 @dataclass(frozen=True)
 class _Trial:
     """A fit on some texts, of a few steps a training, and what took how long."""
@@ -153,14 +173,14 @@ class _Trial:
 class _Job:
     """A corpus as a neural classifier gets it, to be tried in part."""
 
-    def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
+    def __init__(self, tagger: Tagger, corpus: Corpus, letters: int = _LETTERS) -> None:
         # to calibrate takes next to no time
         self._tagger, self._whole = clone(tagger).set_params(calibration=None), len(corpus)
         trainer = vars(tagger)["classifier"].training
-        on_gpu = trainer.torch_device.type == "cuda"
-        self._clock = partial(Clock, waits=on_gpu)
+        self._on_gpu = trainer.torch_device.type == "cuda"
+        self._clock = partial(Clock, waits=self._on_gpu)
         self.letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
-        self.made = int(min(len(corpus), max(_FEWEST, _LETTERS / max(1, self.letters))))
+        self.made = int(min(len(corpus), max(_FEWEST, letters / max(1, self.letters))))
         random = np.random.default_rng(tagger.seed).permutation(len(corpus))[: self.made]
         self._corpus = corpus[np.sort(random)]
         clock = Clock()
@@ -179,7 +199,7 @@ class _Job:
         """The texts by length."""
         self.batches = -(-self.made // self.batch)
         at_once = room.classifier.encoded_at_once(lengths, trainer.torch_device)
-        self.longest = min(self.made, max(self.batch, at_once)) if on_gpu else self.batch
+        self.longest = min(self.made, max(self.batch, at_once)) if self._on_gpu else self.batch
         """How many of the longest texts need as much of a GPU's memory as all do."""
         self._lengths = len(room.recorded.padded_lengths(lengths))
 
@@ -216,6 +236,18 @@ class _Job:
             width=encoder.module().width,
             held=memory_in_use(),
         )
+
+    def rough_seconds(self) -> float:
+        """Of the whole job, from two steps on a batch, or on a part of it where more would be over
+        a hundredth of what the job reads: the time of a CPU grows with the texts."""
+        batch = self.spread(1)
+        texts = len(batch)
+        if not self._on_gpu:
+            read = min(self._whole // 100, len(batch) * self._steps // 200)
+            texts = min(texts, max(_ROUGH_TEXTS, read))
+        trial = self.tried(batch[np.linspace(0, len(batch) - 1, texts).astype(np.int64)])
+        whole = replace(trial, step=trial.step * len(batch) / texts)
+        return self.seconds(whole, whole)
 
     def ranking(self, trial: _Trial) -> float:
         """Bytes in which a linear ranker of all texts works, if there is one."""

@@ -12,10 +12,10 @@ from scipy.sparse import csr_matrix
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel import store  # noqa: E402
+from megalabel import Tagger, store, systems  # noqa: E402
 from megalabel.base import clone  # noqa: E402
 from megalabel.errors import DataError, ParameterError, ShapeError  # noqa: E402
-from megalabel.features import Tfidf  # noqa: E402
+from megalabel.features import Embedding, Tfidf  # noqa: E402
 from megalabel.neural import (  # noqa: E402
     AssembledEncoder,
     BagEncoder,
@@ -24,6 +24,8 @@ from megalabel.neural import (  # noqa: E402
     RecurrentEncoder,
     Tokenizer,
     Tokens,
+    Trainer,
+    pretrain,
 )
 from megalabel.neural.batches import BagBatch, rows_on  # noqa: E402
 from megalabel.neural.encoders.bag import ResidualBlock  # noqa: E402
@@ -185,6 +187,20 @@ class TestEveryEncoder:
             ShapeError, match=f"knows {X.shape[1]} tokens, but the rows have {more}"
         ):
             encoder.begin(wide, seed=0)
+
+    def test_other_features_than_those_of_its_training_are_refused(self, name, rows, tiny_model):
+        encoder = made(name, tiny_model)
+        X = rows(encoder)
+        names = [f"word {i}" for i in range(X.shape[1])]
+        if isinstance(X, Tokens):
+            names = list(X.names)
+        encoder.keep(encoder.begin(X, seed=0, names=names))
+        encoder.begin(X, seed=0, names=names)
+        others = names[::-1]
+        if isinstance(X, Tokens):
+            X = Tokens(X.ids, X.indptr, X.vocabulary, X.pad, X.special, X.continues, others)
+        with pytest.raises(ParameterError, match="other features"):
+            encoder.begin(X, seed=0, names=others)
 
     def test_weights_of_another_shape_are_refused(self, name, rows, tiny_model):
         encoder = made(name, tiny_model)
@@ -409,3 +425,33 @@ class TestPretrained:
         sentences = pytest.importorskip("sentence_transformers", reason="compared with its vectors")
         reference = sentences.SentenceTransformer(mini_lm, device="cpu").encode(texts)
         np.testing.assert_allclose(vectors, reference, atol=1e-4)
+
+
+def test_tokens_of_another_tokenizer_than_the_models_are_refused(tiny_model):
+    texts = ["a red dress of other words", "words of others"]
+    tokens = Tokenizer().fit_transform(texts)
+    with pytest.raises(ParameterError, match=r"another tokenizer: \d+ of \d+ tokens"):
+        PretrainedEncoder(tiny_model).begin(tokens, seed=0)
+    encoder = PretrainedEncoder(tiny_model)
+    module = encoder.begin(Tokenizer(tiny_model).fit_transform(texts), seed=0)
+    with pytest.raises(ParameterError, match="other features"):
+        Embedding.of(encoder.keep(module), Tokenizer().fit(texts))
+
+
+@pytest.mark.parametrize("system", ["renee", "xr-transformer"])
+def test_a_pretrained_encoder_keeps_its_tokenizer_in_a_tagger(system, corpus, tmp_path):
+    tokenizer = Tokenizer(max_length=16)
+    tokens = tokenizer.fit_transform(corpus)
+    encoder = AssembledEncoder(width=16, layers=1, heads=2, pretrain_epochs=0)
+    learned = pretrain(encoder, tokens, trainer=Trainer(steps=2, device="cpu"))
+    part = "features" if system == "renee" else "features__tokens"
+    own = {"classifier__trainer__steps": 2, "device": "cpu", "calibrate": False}
+    other = corpus[:40]  # which have fewer words
+    tagger = systems.create(system, encoder=learned, **own, **{part: tokenizer}).fit(other)
+    used = tagger.features_ if system == "renee" else tagger.features_.tokens_
+    assert used.definition_ == tokenizer.definition_
+    tagger.save(tmp_path / "model")
+    again = Tagger.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.rank(other, 3).ids, tagger.rank(other, 3).ids)
+    with pytest.raises(ParameterError, match="other features"):
+        systems.create(system, encoder=learned, **own).fit(other)

@@ -227,6 +227,14 @@ def test_a_resumed_run_goes_on_to_the_same_weights(batch, optimiser):
     assert torch.equal(second.weights, through.weights)
 
 
+def test_a_resumed_head_returns_the_values_of_one_that_was_not_interrupted(batch):
+    whole, first, second = (DenseHead(WIDTH, LABELS, Bce(), value_every=3) for _ in range(3))
+    values = [float(whole(*batch)) for _ in range(7)]
+    before = [float(first(*batch)) for _ in range(2)]
+    second.load_state_dict(first.state_dict())
+    assert before + [float(second(*batch)) for _ in range(5)] == values
+
+
 def test_values_now_and_then(batch):
     x, targets = batch
     heads = [DenseHead(WIDTH, LABELS, Bce(), value_every=n) for n in (1, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from megalabel.base import Component
-from megalabel.errors import ShapeError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.neural.encoders.vectors import put_vectors
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class EncoderModule(nn.Module, ABC):
     """The number of layers that `hidden` gives beside the embeddings."""
     state_width: int
     """Of the states of a token that those layers give."""
+    vocabulary: str | None = None
+    """A digest of what the numbers of tokens stand for (`digest_of`); None: not known."""
     recordable: bool = False
     """Whether batches of one shape of tokens are the same work whatever they hold, so that a GPU
     can record it."""
@@ -85,16 +88,18 @@ class Encoder(Component, ABC):
         pre-trained weights or random ones, which the seed fixes. Some train on X before they are
         given: on the device of `trainer`, resumed as one of `steps`.
         """
-        module = self.start(X, seed)
+        module = self.start(X, seed, names)
         if not self.fitted:
             if self.vectors is not None:
                 put_vectors(module.table.weight, self.vectors, getattr(X, "names", names))
             self.prepare(module, X, seed, trainer, steps)
         return module
 
-    def start(self, X: Any, seed: int) -> EncoderModule:
+    def start(self, X: Any, seed: int, names: Sequence[str] | None = None) -> EncoderModule:
         """The module that `begin` gives, without any training on X."""
         self.check_parameters()
+        names = getattr(X, "names", names)
+        self.check_names(names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self.module() if self.fitted else self.new(X)
@@ -103,7 +108,19 @@ class Encoder(Component, ABC):
                 f"{type(self).__name__} knows {known} tokens, but the rows have {X.shape[1]}: "
                 "take the tokenizer that it was trained with"
             )
+        module.vocabulary = module.vocabulary or digest_of(names)
         return module.train()
+
+    def check_names(self, names: Sequence[str] | None) -> None:
+        """Raise an error where tokens, or columns, are not those that it was trained on."""
+        known = self.about_.get("vocabulary") if self.fitted else None
+        given = digest_of(names)
+        if known is not None and given is not None and known != given:
+            raise ParameterError(
+                f"{type(self).__name__} was trained with other features: the same numbers stand "
+                f"for other {self.reads}. Give it those of its training; a tokenizer is kept by "
+                "Tokenizer.write(folder) and read back by Tokenizer(folder)"
+            )
 
     @abstractmethod
     def new(self, X: Any) -> EncoderModule:
@@ -130,6 +147,8 @@ class Encoder(Component, ABC):
     def keep(self, module: EncoderModule) -> Self:
         """Take the state of a trained module as learned."""
         self.about_ = self.describe(module)
+        if module.vocabulary is not None:
+            self.about_["vocabulary"] = module.vocabulary
         self.weights_ = {
             name: value.detach().float().cpu().numpy().copy()
             if value.is_floating_point()
@@ -142,6 +161,7 @@ class Encoder(Component, ABC):
         """The module as learned."""
         self.check_fitted()
         module = self.rebuild(self.about_)
+        module.vocabulary = self.about_.get("vocabulary")
         # a copy: arrays may be mapped read-only
         state = {k: torch.from_numpy(np.array(v)) for k, v in self.weights_.items()}
         module.load_state_dict(state)
@@ -165,6 +185,19 @@ class Encoder(Component, ABC):
         if found != {k: tuple(v.shape) for k, v in wanted.items()}:
             raise ValueError(f"the weights of {type(self).__name__} do not fit its description")
         super().restore(learned)
+
+
+def digest_of(names: Sequence[str] | None) -> str | None:
+    """A digest of the names of tokens, or of columns, in order; None: they have none.
+
+    Examples
+    --------
+    >>> digest_of(["red", "dress"]) == digest_of(["dress", "red"]), digest_of(None)
+    (False, None)
+    """
+    if not names:
+        return None
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
 def pooled(states: Tensor, mask: Tensor, how: str) -> Tensor:

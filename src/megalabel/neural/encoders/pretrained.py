@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from megalabel.base import boolean, instance, integer, one_of, sequence_of
-from megalabel.errors import ParameterError, StoreError
+from megalabel.errors import DataError, ParameterError, StoreError
 from megalabel.neural.encoders.base import Encoder, EncoderModule, pooled
 from megalabel.neural.encoders.known_models import check_sizes, configured, described
 from megalabel.neural.hub import from_hub
-from megalabel.neural.tokens import TokenBatch
+from megalabel.neural.tokens import TokenBatch, Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class PretrainedEncoder(Encoder):
         from transformers import AutoModel
 
         options = {"trust_remote_code": self.trust_remote_code, "use_safetensors": True}
+        self._check_tokens(getattr(X, "names", None))
         model = from_hub(AutoModel, self.source, **options, dtype=torch.float32)
         if self.trust_remote_code:
             log.warning(
@@ -91,6 +92,21 @@ class PretrainedEncoder(Encoder):
             described(model.config)  # says at once what could not be opened again
         how = self.pooling if self.pooling != "auto" else _pooling_of(self.source)
         return _Transformer(model, how, self.layers)
+
+    def _check_tokens(self, names: Sequence[str] | None) -> None:
+        """Raise an error where tokens are not those of the source's tokenizer, if it has one."""
+        try:
+            own = Tokenizer(self.source).fit([]).transform([]).names
+        except DataError:
+            return
+        if not names or not own:
+            return
+        agree = sum(a == b for a, b in zip(names, own, strict=False))
+        if agree < min(len(names), len(own)):
+            raise ParameterError(
+                f"{self.source} was trained with another tokenizer: {agree:,} of {len(names):,} "
+                f"tokens have the number that it knows them by. Take Tokenizer({self.source!r})"
+            )
 
     def describe(self, module: EncoderModule) -> dict[str, Any]:
         """The model's configuration, as plain data."""

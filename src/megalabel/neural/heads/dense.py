@@ -86,6 +86,7 @@ class DenseHead(Head):
     weights: Tensor
     bias: Tensor | None
     steps: Tensor
+    value: Tensor
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class DenseHead(Head):
         self.register_buffer("weights", weights)
         made = torch.zeros(len(weights), device=weights.device) if bias else None
         self.register_buffer("bias", made)
+        self.register_buffer("value", torch.zeros((), device=weights.device))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=weights.device))
         held = _most_frequent(compensate, label_counts, labels)
         held = held[(held >= self.first) & (held < self.last)] - self.first
@@ -135,7 +137,6 @@ class DenseHead(Head):
         else:
             raise ValueError(f'the optimiser is "sgd" or "adam", not {optimiser!r}')
         self._step: int | None = 0
-        self._value: Tensor | None = None
         self._fused: Any = None
         self.register_load_state_dict_post_hook(DenseHead._forget_step)  # type: ignore[no-untyped-call]
 
@@ -176,14 +177,14 @@ class DenseHead(Head):
         """The mean loss over rows and its gradient by the features; with `update`, a step."""
         fused = self._fused_step(features.device)
         every = self.value_every or (1 if fused is None else 16)
-        valued = not update or self._value is None or self.step % every == 0
+        valued = not update or self.step % every == 0
         with torch.autocast(features.device.type, enabled=False):
             step = plain_step if fused is None or len(features) == 0 else fused
             value, gradient = step(self, features, targets, update=update, valued=valued)
-        if not valued and self._value is not None:
-            value = self._value
+        if not valued:
+            value = self.value
         if update:
-            self._value = value
+            self.value = value
             self._step = self.step + 1
             self.steps += 1
         return value, gradient.to(features.dtype)

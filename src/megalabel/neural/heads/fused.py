@@ -188,8 +188,9 @@ class FusedStep:
             if not update:
                 continue
             if head.bias is not None:
-                by_bias = gradient.sum(0, dtype=torch.float32)
-                head.bias[here] -= inputs.settings[0] * inputs.settings[1] * by_bias
+                # plain descent for any optimiser: the mean gradient, not its share of a moment
+                by_bias = gradient.sum(0, dtype=torch.float32) / rows
+                head.bias[here] -= inputs.settings[0] * by_bias
 
             def squares(gradient: Tensor = gradient) -> Tensor:
                 labels, tile = gradient.shape[1], tuning.update_tile

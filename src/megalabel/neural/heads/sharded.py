@@ -11,6 +11,7 @@ from torch import Tensor
 from megalabel.neural.heads.base import Head, Learned, best
 from megalabel.neural.heads.dense import DenseHead
 from megalabel.neural.losses.base import Loss
+from megalabel.neural.processes import gathered, gathered_rows
 from megalabel.neural.targets import Targets
 
 
@@ -68,10 +69,10 @@ class ShardedHead(Head):
         self, features: Tensor, targets: Targets, *, update: bool = True
     ) -> tuple[Tensor, Tensor]:
         """The mean loss and the gradient by this rank's features; with `update`, a step."""
-        gathered, own = self._gather(features.float())
+        rows, own = gathered_rows(features.float(), self.group)
         wanted = self._gather_targets(targets)
-        kept = self.local.drop(torch.ones_like(gathered))
-        value, gradient = self.local.learn(gathered * kept, wanted, update=update)
+        kept = self.local.drop(torch.ones_like(rows))
+        value, gradient = self.local.learn(rows * kept, wanted, update=update)
         value = value.clone()
         dist.all_reduce(value, group=self.group)
         dist.all_reduce(gradient, group=self.group)
@@ -82,45 +83,28 @@ class ShardedHead(Head):
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and ids of the k best labels of each of this rank's rows, over all ranks."""
         self.check(features)
-        gathered, own = self._gather(features)
-        empty = gathered.new_zeros((len(gathered), 0), dtype=torch.float32)
+        rows, own = gathered_rows(features, self.group)
+        empty = rows.new_zeros((len(rows), 0), dtype=torch.float32)
         held = len(self.local.weights) > 0
-        scores, ids = self.local.top_k(gathered, k) if held else (empty, empty.long())
+        scores, ids = self.local.top_k(rows, k) if held else (empty, empty.long())
         # ranks may hold fewer than k labels, and all must give as many
         missing = (0, k - scores.shape[1])
         scores = torch.nn.functional.pad(scores, missing, value=-torch.inf)
         ids = torch.nn.functional.pad(ids, missing, value=0x7FFFFFFF)
-        parts = [torch.cat(self._all(part), dim=1)[own] for part in (scores, ids)]
+        parts = [torch.cat(gathered(part, self.group), dim=1)[own] for part in (scores, ids)]
         return best(parts[0], parts[1], min(k, self.labels))
 
     def scores(self, features: Tensor, shortlist: Tensor) -> Tensor:
         """The scores of the labels in each row of `shortlist`."""
-        gathered, own = self._gather(features)
-        wanted, _ = self._gather(shortlist)
-        scores = self.local.scores(gathered, wanted)
+        rows, own = gathered_rows(features, self.group)
+        wanted, _ = gathered_rows(shortlist, self.group)
+        scores = self.local.scores(rows, wanted)
         dist.all_reduce(scores, dist.ReduceOp.MAX, group=self.group)
         return scores[own]
 
-    def _all(self, tensor: Tensor) -> list[Tensor]:
-        """A tensor of the same shape from every rank."""
-        parts = [torch.empty_like(tensor) for _ in range(self.ranks)]
-        dist.all_gather(parts, tensor.contiguous(), group=self.group)
-        return parts
-
-    def _gather(self, tensor: Tensor) -> tuple[Tensor, slice]:
-        """The rows of all ranks in order, and which of them are this rank's."""
-        count = torch.tensor([len(tensor)], device=tensor.device)
-        counts = torch.cat(self._all(count)).tolist()
-        padded = tensor.new_zeros((max(counts), *tensor.shape[1:]))
-        padded[: len(tensor)] = tensor
-        parts = [part[:n] for part, n in zip(self._all(padded), counts, strict=True)]
-        start = sum(counts[: self.rank])
-        return torch.cat(parts), slice(start, start + len(tensor))
-
     def _gather_targets(self, targets: Targets) -> Targets:
-        counts, _ = self._gather(targets.indptr.diff())
-        indices, _ = self._gather(targets.indices)
-        values, _ = self._gather(targets.values)
+        parts = (targets.indptr.diff(), targets.indices, targets.values)
+        counts, indices, values = (gathered_rows(part, self.group)[0] for part in parts)
         indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return Targets(indptr, indices, values, targets.labels)
 
@@ -131,6 +115,4 @@ class _Shard(DenseHead):
     group: dist.ProcessGroup | None = None
 
     def merge_normaliser(self, normaliser: Tensor) -> Tensor:
-        parts = [torch.empty_like(normaliser) for _ in range(dist.get_world_size(self.group))]
-        dist.all_gather(parts, normaliser, group=self.group)
-        return torch.stack(parts).logsumexp(0)
+        return torch.stack(gathered(normaliser, self.group)).logsumexp(0)

@@ -1,0 +1,61 @@
+"""Outlook: what is said of a fit before it starts, without keeping anybody waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megalabel import systems
+from megalabel.errors import MegalabelError
+from megalabel.systems.neural_parts import has_gpu, rough_seconds
+
+if TYPE_CHECKING:
+    from megalabel.data import Corpus
+    from megalabel.systems.planning import Plan
+    from megalabel.tagger import Tagger
+
+_PLANNED = 100_000  # texts; fewer hardly fail, and a plan would take as long as the job
+_LONG = 15 * 60  # seconds
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """About what a fit takes."""
+
+    seconds: float | None
+    """None: not looked at, or not known."""
+    plan: Plan | None
+    """Memory, disk and time, where the job is large enough to be planned."""
+    advice: str | None
+    """What would take less time, where the fit takes long for want of a GPU."""
+
+    @property
+    def long(self) -> bool:
+        """Whether somebody who starts it must know how long it takes."""
+        return self.seconds is not None and self.seconds >= _LONG
+
+
+def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:
+    """About what a fit takes: by its plan where it is large, else, where an encoder is trained, by
+    a few steps on a few texts, which take about two seconds or less than a hundredth of the job."""
+    system = systems.get(tagger.system or "")
+    if len(corpus) >= _PLANNED:
+        plan = system.plan(tagger, corpus)
+        made = Outlook(plan.seconds, plan, None)
+    elif system.neural:
+        try:
+            made = Outlook(rough_seconds(tagger, corpus), None, None)
+        except MegalabelError:  # too few texts to try; what is wrong with all of them, the fit says
+            made = Outlook(None, None, None)
+    else:
+        return Outlook(None, None, None)
+    if not made.long or not system.neural or has_gpu(tagger):
+        return made
+    return Outlook(made.seconds, made.plan, _ADVICE)
+
+
+_ADVICE = (
+    "the encoder is trained without a GPU, which would take a small part of that. A smaller "
+    "`encoder`, texts cut shorter (`max_length`) and fewer `epochs` take less; a linear system, "
+    "such as xr-linear, takes minutes"
+)
