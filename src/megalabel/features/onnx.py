@@ -14,6 +14,7 @@ from megalabel.base import Featurizer, check_array, instance, one_of
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features.inputs import text_batches
+from megalabel.features.onnx_graph import check_graph
 from megalabel.features.rows import normalised_rows
 
 MODEL, ABOUT, TOKENIZER = "model.onnx", "config.json", "tokenizer.json"  # of an exported folder
@@ -148,6 +149,7 @@ class OnnxTokens(Featurizer):
 def opened_graph(owner: str, model: Any) -> Any:
     """A session of onnxruntime over the bytes of a graph."""
     check_array(owner, "the graph", model, np.uint8, (None,))
+    check_graph(model.data)
     runtime = optional("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = _native.get_threads()

@@ -149,8 +149,8 @@ def blaming(component: Component) -> Iterator[None]:
         yield
     except (MegalabelError, MemoryError, OSError):
         raise
-    except Exception as error:
-        if component.origin is None:
+    except BaseException as error:
+        if component.origin is None or not _brought_about(error):
             raise
         raise _damaged(component.origin, error) from error
 
@@ -195,11 +195,18 @@ def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
         return decoder.value(learned[name])
     except (StoreError, MissingExtraError):
         raise
-    except Exception as error:  # whatever a damaged folder brings about is one kind of error
+    except BaseException as error:  # whatever a damaged folder brings about is one kind of error
+        if not _brought_about(error):
+            raise
         raise _damaged(folder.path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> StoreError:
+def _brought_about(error: BaseException) -> bool:
+    """Whether an error may come of what is in a folder: a panic in Rust is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _damaged(path: Path, error: BaseException) -> StoreError:
     """The error of a folder whose content brought about another one."""
     return StoreError(f"{path} is damaged: {str(error) or type(error).__name__}")
 
