@@ -22,6 +22,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel import __version__, store
+from megalabel.outputs import replacing_file
 
 if TYPE_CHECKING:
     from megalabel.base import Component
@@ -96,16 +97,12 @@ class Steps:
             except (OSError, EOFError, ValueError, KeyError, BadZipFile):
                 pass  # damaged: made anew
         matrix = make()
-        aside = file.with_suffix(f".{os.getpid()}")
-        with open(aside, "wb") as opened:
+        with replacing_file(file) as fresh:
             np.savez(
-                opened,
+                fresh,
                 data=matrix.data,
                 indices=matrix.indices,
                 indptr=matrix.indptr,
                 shape=np.array(matrix.shape),
             )
-            opened.flush()
-            os.fsync(opened.fileno())
-        aside.replace(file)
         return matrix

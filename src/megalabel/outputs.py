@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from megalabel.errors import OutputError
+from megalabel.files import replacing
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REASONS = {
@@ -60,26 +59,15 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield Path(path)
             return
         place = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
-        fresh = place.with_name(f".{place.name}.writing-{os.getpid()}-{secrets.token_hex(4)}")
-        try:
-            yield fresh
-            with open(fresh, "rb") as file:
-                os.fsync(file.fileno())
-            fresh.replace(place)
-        finally:
-            fresh.unlink(missing_ok=True)
+        with replacing(place.parent) as new:
+            yield new.aside / place.name
 
 
 @contextlib.contextmanager
 def filling_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new folder to fill, then move its files into the folder `path`, all of them whole."""
-    with naming(path):
-        place = Path(path)
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".writing-", dir=place) as name:
-            yield Path(name)
-            for file in sorted(Path(name).iterdir()):
-                file.replace(place / file.name)
+    """Give a new folder to fill, then put its files into the folder `path`, all in one step."""
+    with naming(path), replacing(Path(path)) as new:
+        yield new.aside
 
 
 def check_file(path: str | os.PathLike[str]) -> None:

@@ -16,6 +16,7 @@ from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features.inputs import text_batches
 from megalabel.features.onnx_graph import check_graph
 from megalabel.features.rows import normalised_rows
+from megalabel.files import finish
 
 MODEL, ABOUT, TOKENIZER = "model.onnx", "config.json", "tokenizer.json"  # of an exported folder
 AT_ONCE = 32  # texts encoded together
@@ -58,6 +59,8 @@ class OnnxEmbedding(Featurizer):
         if self.folder is None:
             raise ParameterError("OnnxEmbedding needs the folder of an exported encoder")
         where = Path(self.folder)
+        if where.is_dir():
+            finish(where)
         for name in (MODEL, ABOUT, TOKENIZER):
             if not (where / name).is_file():
                 raise DataError(f"{where} is not an exported encoder: it has no {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +13,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from megalabel.outputs import replacing_file
+
 
 def save_snapshot(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write tensors and plain data; a file there before is replaced in one step."""
-    aside = file.with_suffix(f".{os.getpid()}")
     # copies: tied weights share memory, which the format does not know
     plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    save_file(plain, aside, {"about": json.dumps(about)})
-    with open(aside, "rb") as opened:
-        os.fsync(opened.fileno())
-    aside.replace(file)
+    with replacing_file(file) as fresh:
+        save_file(plain, fresh, {"about": json.dumps(about)})
 
 
 def load_snapshot(

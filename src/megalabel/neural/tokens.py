@@ -22,6 +22,7 @@ from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
 from megalabel.neural.hub import from_hub
+from megalabel.outputs import filling_folder
 
 log = logging.getLogger(__name__)
 
@@ -373,12 +374,9 @@ def _continuing(tokenizer: Any) -> np.ndarray:
 def _cached(folder: Path, make: Callable[[], Tokens]) -> tuple[np.ndarray, np.ndarray]:
     """Tokens kept in a folder, mapped; made and kept where they are not there yet."""
     ids, indptr = folder / "ids.npy", folder / "indptr.npy"
-    if not indptr.exists():  # written last
+    if not (ids.exists() and indptr.exists()):
         made = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, array in ((ids, made.ids), (indptr, made.indptr)):
-            aside = file.with_suffix(f".{os.getpid()}")
-            with open(aside, "wb") as opened:
-                np.save(opened, array)
-            aside.replace(file)
+        with filling_folder(folder) as fresh:
+            np.save(fresh / ids.name, made.ids)
+            np.save(fresh / indptr.name, made.indptr)
     return np.load(ids, mmap_mode="r"), np.load(indptr)
