@@ -9,12 +9,11 @@ import time
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from tests.killing import in_child
 
 from megalabel.data import Corpus, read, write
 from megalabel.errors import DataError
 from megalabel.files import replacing
-
-CALLS = ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink")
 
 
 def corpus(rows: int, texts: bool = True, features: bool = True, excluded: bool = False) -> Corpus:
@@ -77,16 +76,6 @@ def prepare(folder, name, old) -> None:
         write(old, folder / name)
 
 
-def in_child(function) -> int:
-    process = os.fork()
-    if process == 0:
-        try:
-            function()
-        finally:
-            os._exit(0)
-    return process
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_killed_before_each_step(tmp_path, case):
     name, old, new = CASES[case]
@@ -100,26 +89,11 @@ def test_killed_before_each_step(tmp_path, case):
         write(new, folder / name)
     after = seen(folder)
 
-    def killed_at(step: int) -> None:
-        steps = iter(range(step + 1))
-
-        def counted(function):
-            def call(*arguments, **more):
-                if next(steps) == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return function(*arguments, **more)
-
-            return call
-
-        for call in CALLS:
-            setattr(os, call, counted(getattr(os, call)))
-        write(new, folder / name)
-
     states = []
     killed = True
     while killed:
         prepare(folder, name, old)
-        _, status = os.waitpid(in_child(lambda: killed_at(len(states))), 0)
+        _, status = os.waitpid(in_child(lambda: write(new, folder / name), len(states)), 0)
         killed = os.WIFSIGNALED(status)
         states.append(seen(folder))
         assert states[-1] in (before, after), f"step {len(states)}"
