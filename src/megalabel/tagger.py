@@ -393,19 +393,24 @@ class Tagger(Component):
         texts = isinstance(X, list) and bool(X) and isinstance(X[0], str)
         inputs = X if texts else _as_inputs(X)
         if len(inputs) <= _BATCH:
-            with store.blaming(self):
-                return self.classifier_.rank(self.features_.transform(inputs), k)
+            return self._rank_batch(inputs, k)
         # all at once, so that no second copy is ever made
         width = clamped(k, len(self.labels))
         ids = np.empty((len(inputs), width), np.int32)
         scores = np.empty((len(inputs), width), np.float32)
-        with progress("ranking", len(inputs)) as bar, store.blaming(self):
+        with progress("ranking", len(inputs)) as bar:
             for start in range(0, len(inputs), _BATCH):
                 rows = slice(start, start + _BATCH)
-                part = self.classifier_.rank(self.features_.transform(inputs[rows]), k)
+                part = self._rank_batch(inputs[rows], k)
                 ids[rows], scores[rows] = part.ids, part.scores
                 bar.advance(len(part))
         return Ranking(ids, scores, self.labels)
+
+    def _rank_batch(self, inputs: Any, k: int) -> Ranking:
+        with store.blaming(self):
+            vectors = self.features_.transform(inputs)
+        with store.blaming(self, own_input=not isinstance(self.features_, Precomputed)):
+            return self.classifier_.rank(vectors, k)
 
     @overload
     def tag(self, texts: str, k: int = 5) -> list[Tag]: ...

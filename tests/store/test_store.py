@@ -24,7 +24,7 @@ import megalabel
 from megalabel import store, systems
 from megalabel.base import Component
 from megalabel.data import LabelSet
-from megalabel.errors import MegalabelError, StoreError
+from megalabel.errors import DataError, MegalabelError, StoreError
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.linear import OneVsAll, Prior
 from megalabel.store.encoding import Decoder, Encoder, mapped_strings
@@ -497,6 +497,16 @@ def test_damage_that_shows_later_names_the_folder(model, tmp_path, monkeypatch, 
     tagger.origin = None  # trained here: a fault of ours
     with pytest.raises(ValueError, match="an index of 7"):
         tagger.tag(["red gown"])
+
+
+def test_vectors_made_by_a_damaged_model_are_not_the_users_fault(model, tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise DataError("X holds a value that is not a finite number in row 0")
+
+    tagger = Tagger.load(copy_of(model, tmp_path / "m"))
+    monkeypatch.setattr(type(tagger.classifier_), "rank", broken)
+    with pytest.raises(StoreError, match="m is damaged: X holds"):
+        tagger.tag("red gown")
 
 
 def test_fingerprints_tell_parameters_apart():

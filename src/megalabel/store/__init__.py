@@ -17,7 +17,13 @@ import numpy as np
 
 from megalabel import __version__
 from megalabel.base import Component
-from megalabel.errors import MegalabelError, MissingExtraError, StoreError
+from megalabel.errors import (
+    DataError,
+    MegalabelError,
+    MissingExtraError,
+    ShapeError,
+    StoreError,
+)
 from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
@@ -142,15 +148,17 @@ def fingerprint(value: Any) -> str:
 
 
 @contextmanager
-def blaming(component: Component) -> Iterator[None]:
+def blaming(component: Component, *, own_input: bool = False) -> Iterator[None]:
     """Within, whatever the arrays of a component bring about is a StoreError that names the folder
-    they were read from. Errors that are meant for people pass as they are."""
+    they were read from. Errors that are meant for people pass as they are, except those about
+    data where the data are what the component made itself (`own_input`)."""
     try:
         yield
-    except (MegalabelError, MemoryError, OSError):
-        raise
     except BaseException as error:
-        if component.origin is None or not _brought_about(error):
+        meant = isinstance(error, MegalabelError | MemoryError | OSError)
+        if own_input and isinstance(error, DataError | ShapeError):
+            meant = False
+        if component.origin is None or meant or not _brought_about(error):
             raise
         raise _damaged(component.origin, error) from error
 
