@@ -79,3 +79,13 @@ def test_places_are_refused_before_the_work(tmp_path):
         check_folder(tmp_path / "file" / "model")
     check_file(tmp_path / "file")
     check_folder(tmp_path / "nowhere" / "model")
+
+
+def test_a_file_keeps_its_mode(tmp_path):
+    file = tmp_path / "secret.csv"
+    file.write_text("old")
+    file.chmod(0o600)
+    with replacing_file(file) as fresh:
+        fresh.write_text("new")
+    assert file.read_text() == "new"
+    assert file.stat().st_mode & 0o777 == 0o600

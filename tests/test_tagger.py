@@ -203,3 +203,10 @@ def test_many_texts_are_ranked_as_few_are(monkeypatch):
     for wrong in (0, -1, "two"):
         with pytest.raises(ParameterError, match="k must be"):
             made.rank(texts, wrong)
+
+
+def test_a_new_fit_is_not_of_the_folder_it_was_read_from(corpus, tmp_path):
+    systems.create("prior").fit(corpus).save(tmp_path / "m")
+    tagger = Tagger.load(tmp_path / "m")
+    assert tagger.origin == tmp_path / "m"
+    assert tagger.fit(corpus).origin is None

@@ -66,6 +66,7 @@ def replacing(folder: Path) -> Iterator[Replacement]:
         for name in names:
             _sync(aside / name)
         with _locked(folder):
+            _finish(folder)  # of one killed since: it was earlier, and must not come later
             if len(names) == 1 and not new.removed:  # one step as it is
                 os.replace(aside / names[0], folder / names[0])
             elif names or new.removed:
@@ -123,11 +124,14 @@ def _clear(folder: Path) -> None:
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
+    """What writers of this user left: in a shared folder, others may not act through us."""
     with os.scandir(folder) as entries:
         return sorted(
             folder / entry.name
             for entry in entries
-            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
+            if entry.name.startswith(prefix)
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
         )
 
 

@@ -60,7 +60,9 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             return
         place = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
         with replacing(place.parent) as new:
-            yield new.aside / place.name
+            yield (fresh := new.aside / place.name)
+            if place.exists():
+                fresh.chmod(place.stat().st_mode)
 
 
 @contextlib.contextmanager

@@ -158,6 +158,7 @@ class Tagger(Component):
                 "the corpus has no labels to learn: expected a field `labels` with names, or "
                 "`target_ind` with numbers"
             )
+        self.origin = None  # what is learned now is not of the folder it was read from
         started = time.perf_counter()
         features = self.features if self.features is not None else Tfidf()
         if corpus.texts is None and not isinstance(features, Precomputed):

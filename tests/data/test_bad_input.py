@@ -429,7 +429,7 @@ class TestEncodings:
         number = 3 if head else 2
         with pytest.raises(
             DataError,
-            match=rf"line {number}.*found the byte 0xe9, which is 'é' in Latin-1; .*iconv -f",
+            match=rf"line {number}.*found the byte 0xe9, which is 'é' in Windows-1252; .*iconv -f",
         ):
             read(path)
         assert len(read(path, skip_bad=True)) == 1

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from tests.killing import in_child
 
 from megalabel.data import Corpus, read, write
+from megalabel.data.writing import write_parts
 from megalabel.errors import DataError
 from megalabel.files import replacing
 
@@ -174,3 +175,36 @@ def test_killed_at_random_moments(tmp_path, case):
     write(new, folder / name)
     assert not list(folder.glob(".*"))
     assert all(state in found for state in states)
+
+
+def test_a_writer_that_was_killed_does_not_replace_a_later_one(tmp_path):
+    for names in ("x", "xy"):
+        for number in range(5):
+            folder = tmp_path / f"{names}{number}"
+            with replacing(folder) as new:
+                for name in names:
+                    (new.aside / name).write_text("later")
+                earlier = folder / f".written-{number:x}"
+                earlier.mkdir()
+                (earlier / "x").write_text("earlier")
+            with replacing(folder):
+                pass
+            assert (folder / "x").read_text() == "later"
+
+
+def test_what_another_user_left_is_not_put_in_place(tmp_path, monkeypatch):
+    (tmp_path / ".written-0").mkdir()
+    (tmp_path / ".written-0" / "train.jsonl").write_text('{"text": "of a stranger"}\n')
+    (tmp_path / "train.jsonl").write_text('{"text": "mine"}\n')
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert read(tmp_path).texts.to_pylist() == ["mine"]
+
+
+def test_parts_with_other_labels_are_not_written_together(tmp_path):
+    parts = {
+        tmp_path / "train.jsonl": Corpus(["x"], targets=[["apple"]]),
+        tmp_path / "test.jsonl": Corpus(["y"], targets=[["pear"]]),
+    }
+    with pytest.raises(DataError, match="the same labels"):
+        write_parts(parts)
+    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,9 @@ def main() -> None:
     try:
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        from megalabel.cli.output import complain
+
+        sys.exit(complain("interrupted", 130))
 
 
 def run() -> None:
@@ -33,7 +35,8 @@ def run() -> None:
         try:
             app(prog_name="megalabel", standalone_mode=True)
         finally:
-            sys.stdout.flush()  # so that an error of the last lines is one of ours
+            if sys.stdout is not None:  # closed by who called
+                sys.stdout.flush()  # so that an error of the last lines is one of ours
     except (errors.ParameterError, errors.MissingExtraError) as error:
         sys.exit(complain(error, 2))
     except errors.OutputError as error:

@@ -14,7 +14,7 @@ from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad
 from megalabel.data.writing import write_parts
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
-from megalabel.outputs import naming
+from megalabel.outputs import check_folder, naming
 
 
 def info(
@@ -95,6 +95,7 @@ def convert(
     """Write a corpus in another format."""
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
+    check_folder(out, replaced=True)
     corpus = models.read(source, part, skip_bad, max_bytes)
     with naming(out):
         data.write(corpus, out, format=to)
@@ -123,6 +124,7 @@ def split(
     """Split a corpus into a training and a test part."""
     if how not in ("hash", "labels", "random"):
         raise ParameterError(f"--how must be hash, labels or random, not {how!r}")
+    check_folder(out)
     corpus = models.read(source, part, skip_bad, max_bytes)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     form = "jsonl" if corpus.texts is not None else "xc"

@@ -17,7 +17,8 @@ from megalabel.cli import output
 from megalabel.cli.models import Json, MaxBytes, SkipBad, Threads, read, use_threads
 from megalabel.data.formats.columns import ID_FIELDS, TEXT_FIELDS
 from megalabel.data.formats.detect import detect, ending
-from megalabel.data.formats.lines import read_blocks
+from megalabel.data.formats.lines import not_utf8, read_blocks
+from megalabel.data.limits import Limits
 from megalabel.errors import DataError, ParameterError
 from megalabel.tagger import Tagger
 
@@ -72,11 +73,11 @@ def tag(
 
 def _batches(file: Path | None, skip_bad: bool, max_bytes: int | None) -> Iterator[data.Corpus]:
     """The texts of a file, or of standard input, some at a time."""
-    if file is not None and not file.is_file():
+    if file is not None and (file.is_dir() or not file.exists()):
         raise DataError("is a folder" if file.is_dir() else "no such file", file=file)
-    form = None if file is None else detect(file)
+    form = detect(file) if file is not None and file.is_file() else None
     if file is None or (form is None and ending(file)[1] not in _NEVER_PLAIN):
-        yield from _lines(file)
+        yield from _lines(file, Limits(max_bytes))
     elif form in ("xc", "svmlight"):  # vectors, which are read whole
         yield read(file, None, skip_bad, max_bytes)
     else:
@@ -86,12 +87,12 @@ def _batches(file: Path | None, skip_bad: bool, max_bytes: int | None) -> Iterat
         )
 
 
-def _lines(file: Path | None) -> Iterator[data.Corpus]:
+def _lines(file: Path | None, limits: Limits) -> Iterator[data.Corpus]:
     """A text a line, some at a time; a line may be a JSON object."""
     if file is None and sys.stdin.isatty():
         output.note("one text a line; end with Ctrl-D")
     name = "stdin" if file is None else file
-    lines = enumerate(sys.stdin.buffer if file is None else _plain(file), 1)
+    lines = enumerate(sys.stdin.buffer if file is None else _plain(file, limits), 1)
     size = 16  # a first small batch, so that an answer comes at once
     while batch := [_item(line, name, number) for number, line in islice(lines, size)]:
         uids, texts = zip(*batch, strict=True)
@@ -99,9 +100,13 @@ def _lines(file: Path | None) -> Iterator[data.Corpus]:
         size = _AT_ONCE
 
 
-def _plain(file: Path) -> Iterator[bytes]:
-    """The lines of a file, decompressed."""
-    for block in read_blocks(file):
+def _plain(file: Path, limits: Limits) -> Iterator[bytes]:
+    """The lines of a file, decompressed, or of a pipe."""
+    if not file.is_file():
+        with file.open("rb") as opened:
+            yield from opened
+        return
+    for block in read_blocks(file, limits=limits):
         yield from block.data.removesuffix(b"\n").split(b"\n")
 
 
@@ -110,13 +115,13 @@ def _item(line: bytes, file: str | Path, number: int) -> tuple[str, str]:
     try:
         text = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
-        message = f"expected UTF-8, found the byte {line[error.start]:#04x}"
+        message = not_utf8(line, error.start)
         raise DataError(message, file=file, line=number, column=error.start + 1) from None
     if not text.startswith("{"):
         return "", text
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return "", text  # a text may well begin with a brace
     parts = [fields[key] for key in TEXT_FIELDS if fields.get(key)]
     if not parts or not all(isinstance(p, str) for p in parts):

@@ -73,6 +73,11 @@ def write_parts(parts: Mapping[Path, Corpus], format: str | None = None) -> None
     targets = [_target(corpus, path, format) for path, corpus in parts.items()]
     if len({path.parent for path, _ in targets}) != 1:
         raise ParameterError("parts that are written at once must be in one folder")
+    first, *others = parts.values()
+    if not all(_same(first.labels, other.labels) for other in others):
+        raise DataError(
+            "parts that are written at once must have the same labels: align them first"
+        )
     with replacing(targets[0][0].parent) as new:
         for (path, kind), corpus in zip(targets, parts.values(), strict=True):
             _write_labels(corpus.labels, path.parent, new.aside, kind)

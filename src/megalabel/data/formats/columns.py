@@ -51,8 +51,9 @@ def columns(
     found = {"text": joined([_strings(table[name], name, file) for name in text])}
     for name in (ids,) if ids is not None else [known[f] for f in ID_FIELDS if f in known]:
         values = _strings(table[name], name, file, integers=True)
-        # uid where there is one, else id
-        found["uid"] = pc.coalesce(found["uid"], values) if "uid" in found else values
+        if "uid" in found:  # uid where there is one, else id
+            values = pc.if_else(pc.equal(pc.fill_null(found["uid"], ""), ""), values, found["uid"])
+        found["uid"] = values
     if labels is not None:
         known = {f: name for f, name in known.items() if f not in ("labels", "target_ind")}
         known["target_ind" if field_of(labels) == "target_ind" else "labels"] = labels

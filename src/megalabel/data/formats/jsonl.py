@@ -35,7 +35,7 @@ from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
-from megalabel.data.strings import split_labels, strings
+from megalabel.data.strings import split_labels, split_labels_of_one
 from megalabel.errors import DataError
 
 _TYPES = {
@@ -303,7 +303,7 @@ def _checked(value: Any) -> dict[str, Any]:
         if type(fields.get(name)) is int:
             fields[name] = str(fields[name])
     if isinstance(labels := fields.get("labels"), str) and _is_text(labels):
-        fields["labels"] = split_labels(strings([labels])).to_pylist()[0]
+        fields["labels"] = split_labels_of_one(labels)
     for name, found in fields.items():
         expected, good = _EXPECTED[name]
         if not good(found):

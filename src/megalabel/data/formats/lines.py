@@ -169,14 +169,17 @@ def not_utf8(data: bytes, position: int) -> str:
     Examples
     --------
     >>> print(not_utf8(b"caf\\xe9", 3).partition(";")[0])
-    expected UTF-8 text, found the byte 0xe9, which is 'é' in Latin-1
+    expected UTF-8 text, found the byte 0xe9, which is 'é' in Windows-1252
     """
     found = f"expected UTF-8 text, found the byte 0x{data[position]:02x}"
     if b"\0" in data:
         return f"{found}; the file may be UTF-16 or no text at all: save it as UTF-8"
-    letter = data[position : position + 1].decode("cp1252", "replace")
+    try:
+        letter = f", which is {data[position : position + 1].decode('cp1252')!r} in Windows-1252"
+    except UnicodeDecodeError:
+        letter = ""
     return (
-        f"{found}, which is {letter!r} in Latin-1; if the file is in that encoding, convert it: "
+        f"{found}{letter}; if the file is in Windows-1252 or Latin-1, convert it: "
         "iconv -f WINDOWS-1252 -t UTF-8"
     )
 
