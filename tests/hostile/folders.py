@@ -302,7 +302,7 @@ def _change(chance: random.Random, value: Any) -> None:
         _put(value, path, chance.choice(everywhere)[1])
     elif kind == "more" and isinstance(old, dict):
         chosen, taken = chance.choice(everywhere)
-        old[str(chosen[-1])] = taken
+        old[str(chosen[-1])] = json.loads(json.dumps(taken))  # no cycles
     elif kind == "more" and isinstance(old, list):
         old.extend(old[:5] * chance.choice([1, 100]))
     elif kind == "drop" and isinstance(old, dict | list) and old:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -94,3 +96,13 @@ def test_a_copy_of_one_that_has_learned_stays_as_it_is():
     assert max(tokenizer.transform(TEXTS).lengths) == 4
     assert clone(Tokenizer()).fit(["other words"]).definition_ != tokenizer.definition_
     assert tokenizer.fit(["other words"]).definition_ != copied.definition_  # asked to by itself
+
+
+def test_a_tokenizer_with_numbers_far_beyond_its_tokens_is_refused():
+    learned = Tokenizer().fit(["red dress"]).learned()
+    definition = json.loads(learned["definition_"])
+    definition["model"]["vocab"]["red"] = 2**32 - 1
+    with pytest.raises(ValueError, match="far beyond its tokens"):
+        Tokenizer().restore(learned | {"definition_": json.dumps(definition)})
+    with pytest.raises(ValueError, match="padding"):
+        Tokenizer().restore(learned | {"special_": {"unk": 1}})

@@ -113,6 +113,9 @@ class OnnxEmbedding(Featurizer):
             raise ValueError("about_ of OnnxEmbedding must hold the width and the padding token")
         self._tokenizer = _opened_tokenizer("OnnxEmbedding", tokenizer)
         self._session = opened_graph("OnnxEmbedding", learned["model_"])
+        width = self._session.get_outputs()[0].shape[-1:]
+        if width != [numbers["width"]]:
+            raise ValueError(f"the graph gives vectors of {width}, expected {numbers['width']}")
         super().restore(learned)
 
 

@@ -367,7 +367,8 @@ class TreeClassifier(training.LinearClassifier):
         self.check_fitted()
         check_width(self, X, self.levels_[0][0].n_features_)
         k = clamped(k, max(1, len(self.labels_)))
-        wide = k if len(self.trees_) == 1 else max(k, 2 * self.beam)
+        # at most all labels: room is taken for so many
+        wide = k if len(self.trees_) == 1 else max(k, min(2 * self.beam, len(self.labels_)))
         answers = [
             beam_search(
                 levels,

@@ -27,6 +27,7 @@ from megalabel.outputs import filling_folder
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16_384  # texts tokenised in one call
+_GAP = 1 << 20  # numbers that no token has, as some tokenizers leave
 _MARKS = ("##", "Ġ", "▁")  # of WordPiece, byte-level and SentencePiece tokenizers
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -282,8 +283,12 @@ class Tokenizer(Featurizer):
             self._tokenizer = Backend.from_str(definition)
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"definition_ of Tokenizer cannot be read: {error}") from None
-        self._continues = _continuing(self._tokenizer)
         pieces = self._tokenizer.get_vocab()
+        if max(pieces.values(), default=0) > 16 * len(pieces) + _GAP:
+            raise ValueError("definition_ of Tokenizer has numbers far beyond its tokens")
+        if not isinstance(special.get("pad"), int):
+            raise ValueError("special_ of Tokenizer must hold the padding token")
+        self._continues = _continuing(self._tokenizer)
         self._names = sorted(pieces, key=pieces.__getitem__)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megalabel import systems
-from megalabel.errors import MegalabelError
+from megalabel.errors import NotEnoughMemoryError
 from megalabel.systems.neural_parts import has_gpu, rough_seconds
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from megalabel.systems.planning import Plan
     from megalabel.tagger import Tagger
 
+log = logging.getLogger(__name__)
+
 _PLANNED = 100_000  # texts; fewer hardly fail, and a plan would take as long as the job
+_FEW = 200  # texts; of fewer, a step says little about the time
 _LONG = 15 * 60  # seconds
 
 
@@ -42,10 +46,13 @@ def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:
     if len(corpus) >= _PLANNED:
         plan = system.plan(tagger, corpus)
         made = Outlook(plan.seconds, plan, None)
-    elif system.neural:
+    elif system.neural and len(corpus) >= _FEW:
         try:
             made = Outlook(rough_seconds(tagger, corpus), None, None)
-        except MegalabelError:  # too few texts to try; what is wrong with all of them, the fit says
+        except NotEnoughMemoryError:
+            raise
+        except Exception:  # this only estimates: what is wrong, the fit says
+            log.debug("no estimate", exc_info=True)
             made = Outlook(None, None, None)
     else:
         return Outlook(None, None, None)

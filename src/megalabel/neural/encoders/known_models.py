@@ -132,14 +132,26 @@ def check_sizes(config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
     """Raise a ValueError where a configuration asks for more than its weights account for."""
     axes = [n for array in weights.values() if isinstance(array, np.ndarray) for n in array.shape]
     most = max([_SMALL, *axes])
-    layers = math.prod(config[k] for k in _LAYERS if _is_integer(config.get(k)))
-    if layers > len(weights):
-        raise ValueError(f"{layers} layers, but {len(weights)} arrays of weights")
+    counts = [config[key] for key in _LAYERS if key in config]
+    if not all(_is_integer(count) and count >= 1 for count in counts):
+        raise ValueError("a number of layers must be an integer of at least 1")
+    if math.prod(counts) > len(weights):
+        raise ValueError(f"more layers than the {len(weights)} arrays of weights")
     for key, value in config.items():
-        if _is_integer(value) and value > (_LONGEST if key in _LENGTHS else most):
-            raise ValueError(f"{key} is {value}, but no array of weights is as long")
+        bound = _LONGEST if key in _LENGTHS or key in _NESTED else most
+        if max(map(abs, _integers(value)), default=0) > bound:
+            raise ValueError(f"{key} holds a number that no array of weights accounts for")
         if isinstance(value, list) and len(value) > len(weights):
             raise ValueError(f"{key} has {len(value)} values, but there are {len(weights)} arrays")
+
+
+def _integers(value: Any) -> list[int]:
+    """The integers of a value, those in lists and mappings among them."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for item in value for number in _integers(item)]
+    return [value] if _is_integer(value) else []
 
 
 def _is_integer(value: Any) -> bool:
