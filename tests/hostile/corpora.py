@@ -34,7 +34,7 @@ NUMBERS = [[0, 3], [2], [1, 3], [2], [], [1]]
 LABELS = ["dress", "hat", "jeans", "red"]
 PACKED = (".gz", ".zst", ".npz", ".parquet", ".arrow", ".feather")
 # Written by a pickle that is loaded, which must never happen.
-LOADED = "/tmp/megalabel-hostile-pickle-was-loaded"
+LOADED = str(Path(tempfile.gettempdir()) / "megalabel-hostile-pickle-was-loaded")
 
 
 def read_all(path: Path) -> None:
