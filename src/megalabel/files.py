@@ -64,7 +64,7 @@ def replacing(folder: Path) -> Iterator[Replacement]:
         names = [path.name for path in aside.iterdir()]
         new.removed -= set(names)
         for name in names:
-            _sync(aside / name)
+            sync(aside / name)
         with _locked(folder):
             _finish(folder)  # of one killed since: it was earlier, and must not come later
             if len(names) == 1 and not new.removed:  # one step as it is
@@ -72,12 +72,12 @@ def replacing(folder: Path) -> Iterator[Replacement]:
             elif names or new.removed:
                 names_removed = "".join(f"{name}\n" for name in sorted(new.removed))
                 (aside / _REMOVED).write_text(names_removed, errors="surrogateescape")
-                _sync(aside / _REMOVED)
-                _sync(aside)
+                sync(aside / _REMOVED)
+                sync(aside)
                 os.rename(aside, folder / aside.name.replace(_WRITING, _WRITTEN))
-                _sync(folder)
+                sync(folder)
                 _finish(folder)
-            _sync(folder)
+            sync(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         os.close(handle)
@@ -104,7 +104,7 @@ def _finish(folder: Path) -> None:
                 if os.path.basename(name) != name:  # the folder may be a stranger's
                     raise ValueError(f"{removed} names a file outside its folder: {name!r}")
                 (folder / name).unlink(missing_ok=True)
-            _sync(folder)
+            sync(folder)
             removed.unlink()
         written.rmdir()
 
@@ -155,7 +155,8 @@ def _lock(handle: int, wait: bool) -> bool:
     return True
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until what was written to a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

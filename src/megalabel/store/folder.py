@@ -22,6 +22,7 @@ from typing import Self
 import numpy as np
 
 from megalabel.errors import OutputError, StoreError
+from megalabel.files import sync
 from megalabel.outputs import reason_of
 
 MANIFEST = "megalabel.json"
@@ -52,12 +53,12 @@ def replacing(path: Path) -> Iterator[Path]:
         _clear_leftovers(path)
         fresh.mkdir()
         yield fresh
-        _sync(fresh)
+        sync(fresh)
         if path.exists():
             _exchange(fresh, path)
         else:
             fresh.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         message = f"{given} was not written: {reason_of(error)}"
         raise _NotWrittenError(error.errno, message) from error
@@ -113,14 +114,6 @@ def _exchange(fresh: Path, path: Path) -> None:
         aside.rename(path)
         raise
     aside.rename(fresh)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write_file(path: Path, *parts: bytes | memoryview) -> dict[str, object]:
