@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
 import megalabel
-from megalabel.features.rows import normalised_rows
+from megalabel.data.matrix import normalised_rows
 from megalabel.linear.chunks import PRECISIONS, ChunkedWeights, beam_search
 
 Levels = list[tuple[csr_matrix, np.ndarray]]

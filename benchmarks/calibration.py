@@ -17,10 +17,10 @@ from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel import get_threads, set_threads, systems
-from megalabel.base import Calibrator
 from megalabel.calibration import METHODS, ByFrequency, ByRank, Isotonic
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.metrics import evaluate
+from megalabel.parts import Calibrator
 
 
 def time_isotonic(pairs: int, repeat: int) -> None:

@@ -41,8 +41,8 @@ TREES: dict[str, dict[str, Any]] = {
 
 def corpus(folder: Path) -> tuple[csr_matrix, csr_matrix]:
     import megalabel
+    from megalabel.data.matrix import normalised_rows
     from megalabel.features import Tfidf
-    from megalabel.features.rows import normalised_rows
 
     train = megalabel.read(folder, "train")
     if train.features is not None:
@@ -51,7 +51,7 @@ def corpus(folder: Path) -> tuple[csr_matrix, csr_matrix]:
 
 
 def synthetic(labels: int) -> csr_matrix:
-    from megalabel.features.rows import normalised_rows
+    from megalabel.data.matrix import normalised_rows
 
     rng = np.random.default_rng(0)
     width, entries = max(1000, labels // 2), 50

@@ -32,7 +32,7 @@ import megalabel
 from megalabel import systems
 from megalabel.base import clone
 from megalabel.data import Corpus
-from megalabel.features.rows import normalised_rows
+from megalabel.data.matrix import normalised_rows
 from megalabel.linear import TreeClassifier
 from megalabel.metrics import evaluate
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -19,10 +18,7 @@ from megalabel.errors import NotFittedError, ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
-
-    from megalabel.data import LabelSet, Ranking
 
     Matrix: TypeAlias = csr_matrix | np.ndarray
 
@@ -84,6 +80,12 @@ def sequence_of(check: Check, length: int | None = None) -> Check:
         ),
         f"a list of {size}, each {check.expected}",
     )
+
+
+def check_argument(name: str, value: object, check: Check) -> None:
+    """Raise a ParameterError that names the argument unless its value passes the check."""
+    if not check.accepts(value):
+        raise ParameterError(f"{name} must be {check.expected}, not {value!r}")
 
 
 def check_array(
@@ -258,154 +260,3 @@ def clone(value: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and isinstance(a, int | float | str | tuple | list) and a == b
-
-
-class Featurizer(Component, ABC):
-    """Text to vectors. Inputs are a Corpus, or texts, or (for some) a feature matrix."""
-
-    @abstractmethod
-    def fit(self, inputs: Any, y: Any = None) -> Self:
-        """Learn what is needed to turn inputs into vectors; y is not looked at."""
-
-    @abstractmethod
-    def transform(self, inputs: Any) -> Matrix:
-        """One row of float32 a text: a CSR matrix or a dense array."""
-
-    def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
-        """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
-        return self.fit(inputs).transform(inputs)
-
-    @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """The number of columns that transform gives."""
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
-
-        return Tags(
-            estimator_type=None,
-            target_tags=TargetTags(required=False),
-            transformer_tags=TransformerTags(),
-            input_tags=InputTags(string=True, sparse=True),
-        )
-
-
-class Classifier(Component, ABC):
-    """Vectors to ranked labels. Keeps the label set it was fitted with as `labels_`."""
-
-    labels_: LabelSet
-
-    @property
-    def reads_texts(self) -> bool:
-        """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
-        return False
-
-    @property
-    def reads_labels(self) -> bool:
-        """Whether fit takes `label_features` too: a row for the text of each label."""
-        return False
-
-    @property
-    def reads_names(self) -> bool:
-        """Whether fit takes `names` too: what the columns of its rows are called."""
-        return False
-
-    @abstractmethod
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Learn from rows of X and their labels Y (CSR, relevance in float32)."""
-
-    @abstractmethod
-    def rank(self, X: Matrix, k: int) -> Ranking:
-        """The k best labels of each row, best first, ties to the lower label number."""
-
-    @property
-    def ranks_held_out(self) -> bool:
-        """Whether `rank_held_out` can do without a new fit."""
-        return False
-
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
-        """Rank some training rows, each as if it had not been seen.
-
-        Calibration learns from it without a second training.
-        """
-        raise ParameterError(
-            f"{type(self).__name__} must be fitted without rows to rank them as if not seen"
-        )
-
-    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
-        """Learn more rows; `labels` is the known label set, with any new labels at its end."""
-        raise ParameterError(
-            f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
-        )
-
-    @classmethod
-    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
-        """One classifier of several, each fitted on the same rows for its own labels; `labels` are
-        those of all parts in a row."""
-        raise ParameterError(f"{cls.__name__} cannot be merged from classifiers of some labels")
-
-    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
-        """A copy without weights of at most `threshold`, and with at most so many a label."""
-        raise ParameterError(f"{type(self).__name__} has no weights to prune")
-
-
-class Calibrator(Component, ABC):
-    """Scores to probabilities, learned from the first `k` labels of held-out rankings."""
-
-    k: int
-
-    @abstractmethod
-    def fit(
-        self,
-        ranking: Ranking,
-        Y: csr_matrix,
-        *,
-        label_counts: np.ndarray | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from the ranking of rows that the classifier has not seen, and their labels.
-
-        `label_counts` say how often each label occurs in training, `weights` how much a row counts.
-        """
-
-    def shortlist(self, k: int) -> int:
-        """How many labels a text must be ranked for the probabilities of k of them."""
-        return k
-
-    @abstractmethod
-    def apply(self, ranking: Ranking) -> Ranking:
-        """The same labels with probabilities for scores, in the same order where one map serves
-        them all."""
-
-
-class Decision(Component, ABC):
-    """Probabilities to label sets."""
-
-    @property
-    def learns(self) -> bool:
-        """Whether it must be fitted before it can be applied."""
-        return False
-
-    def fit(
-        self,
-        ranking: Ranking,
-        Y: csr_matrix | None = None,
-        train_labels: tuple[np.ndarray, int] | None = None,
-    ) -> Self:
-        """Learn, where there is something to learn, from a held-out ranking, its labels, and how
-        often each label occurs in so many training texts."""
-        return self
-
-    def shortlist(self, k: int) -> int:
-        """How many labels a text must be ranked to decide on k of them."""
-        return k
-
-    @abstractmethod
-    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
-        """The labels to answer with, at most k a row.
-
-        With `overwrite` the answer may take the place of the ranking given, so that memory hardly
-        holds more than that. It is of no more use then, nor is what shares its arrays: a ranking
-        that it is a slice of, or the arrays that it was made of.
-        """

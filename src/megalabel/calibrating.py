@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Calibrator, clone
+from megalabel.base import clone
 from megalabel.data import Ranking
 from megalabel.metrics import evaluate, reliability
+from megalabel.parts import Calibrator
 
 _FOLDS = 5
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from megalabel.base import Classifier, Featurizer
-from megalabel.data.corpus import canonical
+from megalabel.data.matrix import canonical
 from megalabel.errors import ParameterError
 from megalabel.features import Concat, Tfidf
+from megalabel.parts import Classifier, Featurizer
 
 
 class Reason(NamedTuple):

@@ -9,6 +9,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -19,12 +20,9 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel import __version__, store
 from megalabel.base import (
-    Calibrator,
     Check,
-    Classifier,
     Component,
-    Decision,
-    Featurizer,
+    check_argument,
     clone,
     instance,
     integer,
@@ -36,13 +34,14 @@ from megalabel.calibration import METHODS
 from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import by_name
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
-from megalabel.labels.vectors import check_argument
-from megalabel.linear.prior import clamped
 from megalabel.metrics import Evaluation, evaluate
+from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -190,28 +189,19 @@ class Tagger(Component):
         of texts it has not seen."""
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
         self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
-        more: dict[str, Any] = {}
-        if self.classifier.reads_labels:
-            more["label_features"] = self.label_features(corpus.labels)
-        if self.classifier.reads_names:
-            terms = getattr(self.features_, "terms_", None)  # hashed words have no names
-            more["names"] = None if terms is None else terms.to_pylist()
+        examples = self.examples(vectors, corpus)
 
-        def trained(rows: np.ndarray | slice) -> Classifier:
-            made: Classifier = clone(self.classifier)
-            part = (vectors, corpus.targets)
-            if not isinstance(rows, slice):
-                part = (vectors[rows], corpus.targets[rows])
-            return made.fit(*part, corpus.labels, **more)
+        def trained(some: Examples) -> Classifier:
+            fresh: Classifier = clone(self.classifier)
+            return fresh.fit_examples(some)
 
-        everything = slice(None)
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
             held_out = 0
         if not held_out:
-            self.classifier_ = trained(everything)
+            self.classifier_ = trained(examples)
             self._fit_decision_on_seen(vectors, corpus)
             return
         order = np.random.default_rng(self.seed).permutation(len(corpus))
@@ -223,15 +213,15 @@ class Tagger(Component):
             width = max(width, self.decision_.shortlist(1))
         width += _most(excluded)
         if self.classifier.ranks_held_out:
-            self.classifier_ = trained(everything)
+            self.classifier_ = trained(examples)
             ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
         else:
             log.info("training without %d texts, to learn from their ranking", held_out)
-            self.classifier_ = trained(rest)
+            self.classifier_ = trained(examples.at(rest))
             ranking = self.classifier_.rank(vectors[rows], width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
-                self.classifier_ = trained(everything)
+                self.classifier_ = trained(examples)
         ranking = ranking.without(excluded)
         if calibrator is not None:
             self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
@@ -283,12 +273,27 @@ class Tagger(Component):
         again = held_out > texts / 20 if self.refit == "auto" else bool(self.refit)
         return 2 if held_out and again else 1
 
-    def label_features(self, labels: LabelSet) -> Any:
+    def examples(self, vectors: Any, corpus: Corpus) -> Examples:
+        """What the classifier is fitted on: a corpus, with what `features_` makes of its texts."""
+
+        def columns() -> Sequence[str] | None:
+            terms = getattr(self.features_, "terms_", None)  # hashed words have no names
+            return None if terms is None else terms.to_pylist()
+
+        return Examples.of(
+            vectors,
+            corpus.targets,
+            corpus.labels,
+            find_label_rows=cache(partial(self._label_rows, corpus.labels)),
+            find_columns=columns,
+        )
+
+    def _label_rows(self, labels: LabelSet) -> Any:
         """The labels' own texts as vectors."""
         if isinstance(self.features_, Precomputed):
             raise ParameterError(
                 f"{type(self.classifier).__name__} reads the texts of labels, but the features "
-                "are vectors made elsewhere; fit it by itself, with label_features"
+                "are vectors made elsewhere; fit it by itself, with label_rows"
             )
         texts = labels.names if labels.texts is None else labels.texts
         if pc.all(pc.utf8_is_decimal(texts)).as_py():

@@ -155,16 +155,14 @@ def test_label_vectors_make_the_tree(data):
     texts = csr_matrix(np.random.default_rng(0).random((12, 40)), dtype=np.float32)
     for method, mix in (("pifa-paper", None), ("text", None), ("pifa+text", 0.3)):
         model = TreeClassifier(label_vectors=method, label_mix=mix, max_leaf=3)
-        assert model.reads_labels == ("text" in method)
-        model.fit(X, Y, label_features=texts)
+        model.fit(X, Y, label_rows=texts)
         vectors = label_vectors(X, Y, method, texts, mix=mix)
         tree = LabelTree.balanced(vectors, max_leaf=3, arity=16)
         np.testing.assert_array_equal(model.trees_[0].label_of_leaf_, tree.label_of_leaf_)
-    assert not TreeClassifier(label_vectors="text", tree=READY).reads_labels
-    with pytest.raises(ParameterError, match="'text' needs label_features"):
+    with pytest.raises(ParameterError, match="give label_rows"):
         TreeClassifier(label_vectors="text").fit(X, Y)
-    with pytest.raises(ShapeError, match="label_features are of 11 labels but Y is"):
-        TreeClassifier(label_vectors="text").fit(X, Y, label_features=texts[:11])
+    with pytest.raises(ShapeError, match="label_rows are of 11 labels but Y is"):
+        TreeClassifier(label_vectors="text").fit(X, Y, label_rows=texts[:11])
     with pytest.raises(ParameterError, match="label_vectors of TreeClassifier"):
         TreeClassifier(label_vectors="words").fit(X, Y)
 

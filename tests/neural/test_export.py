@@ -17,12 +17,13 @@ import megalabel
 from megalabel import store
 from megalabel.cli.app import app
 from megalabel.errors import MissingExtraError, ParameterError
-from megalabel.features import Embedding, OnnxEmbedding
+from megalabel.features import OnnxEmbedding
 from megalabel.linear import OneVsAll
 from megalabel.neural import (
     AssembledEncoder,
     BagEncoder,
     ConvolutionalEncoder,
+    Embedding,
     PretrainedEncoder,
     RecurrentEncoder,
     Tokenizer,

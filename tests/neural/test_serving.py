@@ -17,9 +17,10 @@ import megalabel
 from megalabel import systems
 from megalabel.cli.app import app
 from megalabel.errors import ParameterError
-from megalabel.features import BagEmbedding, Concat, Embedding, Tfidf
-from megalabel.linear import Ensemble, OneVsAll
-from megalabel.neural import BagEncoder, FullClassifier, Trainer, without_torch
+from megalabel.features import BagEmbedding, Concat, Tfidf
+from megalabel.linear import OneVsAll
+from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer, without_torch
+from megalabel.rankers import Ensemble
 from megalabel.tagger import Tagger
 
 TEXTS = ["red evening gown", "", "zzyzx qwrtp", "denim trousers with rivets " * 9, "a lamp"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from megalabel.base import Calibrator
 from megalabel.calibration.grouped import ByFrequency, ByRank
 from megalabel.calibration.isotonic import Isotonic
 from megalabel.calibration.pooled import PooledCalibrator
 from megalabel.calibration.sigmoid import Beta, Platt, Temperature
 from megalabel.errors import ParameterError
+from megalabel.parts import Calibrator
 
 __all__ = ["METHODS", "Beta", "ByFrequency", "ByRank", "Isotonic", "Platt", "Temperature", "create"]
 

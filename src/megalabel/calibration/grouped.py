@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 
 from megalabel import _native
 from megalabel.base import (
-    Calibrator,
     Check,
     boolean,
     check_array,
@@ -25,6 +24,7 @@ from megalabel.base import (
 from megalabel.calibration.pooled import PooledCalibrator, pool
 from megalabel.data import Ranking
 from megalabel.errors import ParameterError, ShapeError
+from megalabel.parts import Calibrator
 
 _FEWEST = 500  # pairs of a group: fewer would calibrate to chance
 

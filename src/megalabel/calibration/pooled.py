@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Calibrator, Check, integer
+from megalabel.base import Check, integer
 from megalabel.data import Ranking
 from megalabel.data.truth import hits
 from megalabel.errors import DataError, ParameterError, ShapeError
+from megalabel.parts import Calibrator
 
 log = logging.getLogger(__name__)
 

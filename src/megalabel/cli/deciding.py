@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from megalabel.base import Decision, clone
+from megalabel.base import clone
 from megalabel.cli import output
 from megalabel.cli.models import (
     Json,
@@ -38,6 +38,7 @@ from megalabel.decision.shortlists import expected_value, label_sums
 from megalabel.errors import ParameterError
 from megalabel.labels import read_caps, read_propensities, read_weights
 from megalabel.outputs import check_file, replacing_file
+from megalabel.parts import Decision
 from megalabel.tagger import Tagger
 
 _METHODS: dict[str, type[Decision]] = {

@@ -9,58 +9,10 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
-from megalabel import _native
 from megalabel.data.labelset import LabelSet
+from megalabel.data.matrix import canonical, dense
 from megalabel.data.strings import split_labels, strings
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
-
-
-def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
-    """A float32 CSR matrix with sorted, unique columns and finite values; a copy only if needed."""
-    if not issparse(matrix):
-        matrix = np.asarray(matrix)
-        if matrix.ndim != 2:
-            raise ShapeError(f"{what} must have two dimensions, not shape {matrix.shape}")
-    ready = isinstance(matrix, csr_matrix) and matrix.dtype == np.float32
-    result = matrix if ready else csr_matrix(matrix, dtype=np.float32)
-    if not result.has_canonical_format:
-        result = result.copy()  # sorting works in place, and the arrays may be the caller's
-        result.sum_duplicates()
-    if not _native.all_finite(result.data):
-        row = int(
-            np.searchsorted(result.indptr, np.flatnonzero(~np.isfinite(result.data))[0], "right")
-        )
-        raise DataError(f"{what} holds a value that is not a finite number in row {row - 1}")
-    return result
-
-
-def dense(matrix: Any, what: str = "features") -> np.ndarray:
-    """A contiguous two-dimensional array of finite float32; a copy only if needed."""
-    try:
-        result = np.asarray(matrix, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise DataError(f"{what} must be a matrix of numbers") from None
-    if result.ndim != 2:
-        raise ShapeError(f"{what} must have two dimensions, not shape {result.shape}")
-    if not np.isfinite(result).all():
-        raise DataError(f"{what} holds a value that is not a finite number")
-    return np.ascontiguousarray(result)
-
-
-def checked_csr(
-    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
-) -> csr_matrix:
-    """A CSR matrix over arrays of a model folder, every position of which is looked at.
-
-    SciPy's own routines read wherever the arrays point, so that those of a damaged model would end
-    the process. (Its full check passes over matrices whose last row pointer is 0.)
-    """
-    matrix = csr_matrix((data, indices, indptr), shape=shape)
-    if (np.diff(indptr) < 0).any():
-        raise ValueError("the row pointers of a sparse matrix must not fall")
-    if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
-        raise ValueError(f"a sparse matrix of {shape} holds a column outside its width")
-    return matrix
 
 
 class Corpus:

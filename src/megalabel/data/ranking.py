@@ -9,8 +9,8 @@ import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.data.corpus import canonical
 from megalabel.data.labelset import LabelSet
+from megalabel.data.matrix import canonical
 from megalabel.errors import ShapeError
 
 
@@ -143,3 +143,19 @@ class Ranking:
             ]
             for row, scores in zip(self.ids.tolist(), self.scores, strict=True)
         ]
+
+
+def unnamed_scores(ranking: Ranking) -> np.ndarray:
+    """What a label counts, in each row, that a ranking does not name: 0, or the lowest score that
+    it names where that is below 0, as margins may be. A label that was not found is then never
+    before one that was.
+
+    Examples
+    --------
+    >>> labels = LabelSet(["cat", "dog", "fox"])
+    >>> unnamed_scores(Ranking([[0, 1], [2, 3]], [[0.5, -2.0], [0.5, -np.inf]], labels))
+    array([-2.,  0.])
+    """
+    named = ranking.present & np.isfinite(ranking.scores)
+    lowest: np.ndarray = np.where(named, ranking.scores, 0).min(axis=1, initial=0)
+    return lowest.astype(np.float64)

@@ -6,8 +6,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel._native import ranking_hits
-from megalabel.data.corpus import Corpus, canonical
+from megalabel.data.corpus import Corpus
 from megalabel.data.labelset import LabelSet
+from megalabel.data.matrix import canonical
 from megalabel.data.ranking import Ranking
 from megalabel.errors import ShapeError
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Check, Decision, instance, integer, one_of
+from megalabel.base import Check, instance, integer, one_of
 from megalabel.data import Ranking
 from megalabel.decision.metric import Metric, expected_coverage, is_coverage
 from megalabel.errors import ParameterError, ShapeError
+from megalabel.parts import Decision
 
 BUDGETS = ("exactly", "at-most", "expected")
 BUDGET: Check = one_of(*BUDGETS)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, Decision, integer, number, one_of
+from megalabel.base import Check, integer, number, one_of
 from megalabel.data import Ranking
 from megalabel.decision.shortlists import (
     CAPS,
@@ -17,6 +17,7 @@ from megalabel.decision.shortlists import (
     plain_rule,
 )
 from megalabel.errors import ParameterError
+from megalabel.parts import Decision
 
 
 class TopK(Decision):

@@ -2,7 +2,6 @@
 
 from megalabel.features.bag import BagEmbedding
 from megalabel.features.concat import Concat, Each
-from megalabel.features.embedding import Embedding
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.precomputed import Precomputed
 from megalabel.features.tfidf import Tfidf
@@ -11,7 +10,6 @@ __all__ = [
     "BagEmbedding",
     "Concat",
     "Each",
-    "Embedding",
     "OnnxEmbedding",
     "OnnxTokens",
     "Precomputed",

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Featurizer, check_array, instance
+from megalabel.base import check_array, instance
 from megalabel.errors import ParameterError, ShapeError
+from megalabel.parts import Featurizer
 
 
 class BagEmbedding(Featurizer):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.base import Featurizer, clone, instance, number, one_of, sequence_of
+from megalabel.base import clone, instance, number, one_of, sequence_of
+from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.features.rows import normalised_rows
+from megalabel.parts import Featurizer
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -121,7 +122,7 @@ class Concat(_Several):
 class Each(_Several):
     """The vectors of several featurizers, not joined: a list of matrices.
 
-    For `linear.Ensemble`, each of whose models sees its own.
+    For `rankers.Ensemble`, each of whose models sees its own.
 
     Parameters
     ----------

@@ -10,13 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Featurizer, check_array, instance, one_of
+from megalabel.base import check_array, instance, one_of
+from megalabel.data.matrix import normalised_rows
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features.inputs import text_batches
 from megalabel.features.onnx_graph import check_graph
-from megalabel.features.rows import normalised_rows
 from megalabel.files import finish
+from megalabel.parts import Featurizer
 
 MODEL, ABOUT, TOKENIZER = "model.onnx", "config.json", "tokenizer.json"  # of an exported folder
 AT_ONCE = 32  # texts encoded together
@@ -120,7 +121,7 @@ class OnnxEmbedding(Featurizer):
 
 
 class OnnxTokens(Featurizer):
-    """The numbers of a text's tokens, for `linear.AttentionTree`.
+    """The numbers of a text's tokens, for `rankers.AttentionTree`.
 
     Made by `neural.without_torch`; it learns nothing by itself.
     """

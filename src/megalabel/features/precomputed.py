@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import issparse
 
-from megalabel.base import Featurizer, one_of
+from megalabel.base import one_of
 from megalabel.data import Corpus
-from megalabel.data.corpus import canonical, dense
+from megalabel.data.matrix import canonical, dense, normalised_rows
 from megalabel.errors import DataError, ShapeError
-from megalabel.features.rows import normalised_rows
+from megalabel.parts import Featurizer
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix

@@ -10,11 +10,12 @@ import pyarrow as pa
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
-from megalabel.base import Featurizer, boolean, instance, integer, number, one_of, sequence_of
+from megalabel.base import boolean, instance, integer, number, one_of, sequence_of
+from megalabel.data.matrix import NO_WEIGHTS, NORMS, csr_of
 from megalabel.data.strings import encoded, from_arrays, to_arrays
 from megalabel.errors import DataError, ParameterError
 from megalabel.features.inputs import TextArrays, text_batches, texts_in_memory
-from megalabel.features.rows import NO_WEIGHTS, NORMS, csr_of
+from megalabel.parts import Featurizer
 
 UNITS = {"word": 0, "char": 1, "char_wb": 2}
 CASES = {None: 0, "lower": 1, "fold": 2}

@@ -10,10 +10,9 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from megalabel import _native
-from megalabel.base import Component, boolean, check_array, integer, one_of
-from megalabel.data.corpus import canonical
+from megalabel.base import Component, boolean, check_argument, check_array, integer, one_of
+from megalabel.data.matrix import canonical, native_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.labels.vectors import check_argument, native_arrays
 from megalabel.progress import progress
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
 from megalabel import _native
-from megalabel.base import Check, integer, number, one_of
-from megalabel.data.corpus import canonical
+from megalabel.base import check_argument, integer, number, one_of
+from megalabel.data.matrix import canonical, csr_of, native_arrays, normalised_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.features.rows import csr_of, normalised_rows
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
@@ -123,18 +122,3 @@ def _text_vectors(method: str, label_features: Matrix | None) -> csr_matrix:
     if label_features is None:
         raise ParameterError(f"method {method!r} needs label_features")
     return normalised_rows(canonical(label_features, "label_features"))
-
-
-def native_arrays(matrix: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A CSR matrix as the native core takes it: starts of rows, columns, values."""
-    return (
-        np.ascontiguousarray(matrix.indptr, dtype=np.int64),
-        np.ascontiguousarray(matrix.indices, dtype=np.int32),
-        np.ascontiguousarray(matrix.data, dtype=np.float32),
-    )
-
-
-def check_argument(name: str, value: object, check: Check) -> None:
-    """Raise a ParameterError that names the argument unless its value passes the check."""
-    if not check.accepts(value):
-        raise ParameterError(f"{name} must be {check.expected}, not {value!r}")

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number, one_of
-from megalabel.data.corpus import canonical
+from megalabel.data.matrix import canonical
 from megalabel.errors import DataError, ParameterError, ShapeError
 
 if TYPE_CHECKING:

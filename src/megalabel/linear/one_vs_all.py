@@ -11,10 +11,11 @@ from scipy.sparse import csr_matrix
 
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_width, clamped, scaled_rows
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_width, clamped
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
@@ -109,11 +110,11 @@ class OneVsAll(training.LinearClassifier):
         self.precision = precision
         self.seed = seed
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Train a classifier for each column of Y."""
-        X, Y = self._begin(X, Y, labels)
-        positive, negative = self.label_costs(Y)
-        targets = training.scaled_rows(Y, self.relevance_norm).tocsc()
+    def _fit(self, examples: Examples) -> None:
+        """Train a classifier for each label."""
+        X, Y = training.rows_of(examples.rows), examples.targets
+        positive, negative = self.label_costs(examples)
+        targets = scaled_rows(Y, self.relevance_norm).tocsc()
         # labels of like frequency are solved side by side, frequent ones first
         order = np.argsort(-np.diff(targets.indptr), kind="stable")
         steps = Steps(self, X, Y, positive, negative)
@@ -138,7 +139,6 @@ class OneVsAll(training.LinearClassifier):
                 places.append(chosen)
                 bar.advance(len(chosen))
         self.weights_ = ChunkedWeights.join(parts, places)
-        return self
 
     @classmethod
     def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:

@@ -9,15 +9,17 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
-from megalabel.base import Check, Classifier, boolean, check_array, integer, number
+from megalabel.base import Check, boolean, check_array, integer, number
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_targets, check_width, clamped
 from megalabel.errors import ShapeError
 from megalabel.labels import GrowingTree, LabelTree, label_vectors
 from megalabel.labels.growing import TOP, Raised
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_targets, check_width, clamped
 from megalabel.linear.training import rows_of
+from megalabel.parts import Classifier
 from megalabel.progress import progress
 
 if TYPE_CHECKING:
@@ -145,14 +147,9 @@ class OnlineTree(Classifier):
 
     # --- learning
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _fit(self, examples: Examples) -> None:
         """Cluster the labels into a tree, and go through the rows several times."""
-        self.check_parameters()
-        Y = check_targets(X, Y)
-        X = rows_of(X)
-        labels = LabelSet.numbered(Y.shape[1]) if labels is None else labels
-        if len(labels) != Y.shape[1]:
-            raise ShapeError(f"Y is {Y.shape} but there are {len(labels)} labels")
+        X, Y, labels = rows_of(examples.rows), examples.targets, examples.labels
         seen = np.unique(Y.indices)
         tree = None
         if len(seen):
@@ -173,7 +170,6 @@ class OnlineTree(Classifier):
                 columns = growing.columns()
                 bar.advance()
         self._keep(X.shape[1], labels, growing, blocks)
-        return self
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Go through more rows once; `labels` is the known set, with any new labels at its end."""

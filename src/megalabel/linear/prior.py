@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Classifier, check_array, integer, number
+from megalabel.base import Check, check_array, integer, number
 from megalabel.data import LabelSet, Ranking
-from megalabel.data.corpus import canonical
-from megalabel.errors import DataError, ParameterError, ShapeError
-
-_COUNT = integer(1)  # made once, as it is asked with every query
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_targets, check_width, clamped
+from megalabel.errors import ShapeError
+from megalabel.parts import Classifier
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -54,13 +54,12 @@ class Prior(Classifier):
     def __init__(self, *, smoothing: float = 1.0) -> None:
         self.smoothing = smoothing
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Count the labels of Y. Of X, only the shape matters."""
-        Y = begin(self, X, Y, labels)
-        self.n_features_ = int(X.shape[1])
+    def _fit(self, examples: Examples) -> None:
+        """Count the labels of the texts. Of the rows, only the shape matters."""
+        self.n_features_ = int(examples.rows.shape[1])
         self.rows_ = 0
-        self.label_counts_ = np.zeros(Y.shape[1])
-        return self._add(Y)
+        self.label_counts_ = np.zeros(len(examples.labels))
+        self._add(examples.targets[examples.texts])
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Count more rows; `labels` is the known label set, with any new labels at its end."""
@@ -73,17 +72,17 @@ class Prior(Classifier):
             raise ShapeError(f"Y is {Y.shape}, there are {len(labels)} labels and were {known}")
         self.labels_ = labels
         self.label_counts_ = np.append(self.label_counts_, np.zeros(len(labels) - known))
-        return self._add(Y)
+        self._add(Y)
+        return self
 
-    def _add(self, Y: csr_matrix) -> Self:
+    def _add(self, Y: csr_matrix) -> None:
         self.rows_ += int(Y.shape[0])
-        counts = np.bincount(Y.indices, weights=Y.data, minlength=len(self.labels_))
+        counts = np.bincount(Y.indices, weights=Y.data, minlength=Y.shape[1])
         self.label_counts_ = self.label_counts_ + counts
         mean = self.label_counts_.sum() / max(1, self.rows_ * len(counts))
         shares = (self.label_counts_ + self.smoothing * mean) / max(1, self.rows_ + self.smoothing)
         self.frequencies_ = np.minimum(shares, 1).astype(np.float32)
         self.order_ = np.argsort(-self.frequencies_, kind="stable").astype(np.int32)
-        return self
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k most frequent labels, for every row; k is at most the number of labels."""
@@ -127,60 +126,3 @@ class Prior(Classifier):
         check_array("Prior", "order_", self.order_, np.int32, (n,))
         if n and (np.min(self.order_) < 0 or np.max(self.order_) >= n):
             raise ValueError(f"order_ of Prior must hold numbers of its {n} labels")
-
-
-def begin(classifier: Classifier, X: Matrix, Y: csr_matrix, labels: LabelSet | None) -> csr_matrix:
-    """Start a fit: check the parameters and Y, which is returned as by `check_targets`, and give
-    the classifier its `labels_`, numbered ones where there are none."""
-    classifier.check_parameters()
-    Y = check_targets(X, Y)
-    labels = LabelSet.numbered(Y.shape[1]) if labels is None else labels
-    if len(labels) != Y.shape[1]:
-        raise ShapeError(f"Y is {Y.shape} but there are {len(labels)} labels")
-    classifier.labels_ = labels
-    return Y
-
-
-def check_targets(X: Matrix, Y: csr_matrix) -> csr_matrix:
-    """Y in canonical form and without stored zeros; an error unless it has as many rows as X and
-    no relevance below zero."""
-    Y = canonical(Y, "Y")
-    if X.shape[0] != Y.shape[0]:
-        raise ShapeError(f"X is {X.shape} but Y is {Y.shape}: as many rows are needed")
-    if Y.nnz and Y.data.min() < 0:
-        raise DataError("Y holds a relevance below zero")
-    if not Y.data.all():
-        Y = Y.copy()  # its arrays may be the caller's
-        Y.eliminate_zeros()
-    return Y
-
-
-def check_width(classifier: Classifier, X: Matrix, width: int) -> None:
-    """A ShapeError unless X has the columns that the classifier was fitted on."""
-    if len(X.shape) != 2 or X.shape[1] != width:
-        raise ShapeError(
-            f"X is {X.shape} but {type(classifier).__name__} was fitted on {width} columns"
-        )
-
-
-def clamped(k: int, n: int) -> int:
-    """k, but at most n; a ParameterError unless it is an integer of at least 1."""
-    if not _COUNT.accepts(k):
-        raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
-    return min(int(k), n)
-
-
-def unnamed_scores(ranking: Ranking) -> np.ndarray:
-    """What a label counts, in each row, that a ranking does not name: 0, or the lowest score that
-    it names where that is below 0, as margins may be. A label that was not found is then never
-    before one that was.
-
-    Examples
-    --------
-    >>> labels = LabelSet(["cat", "dog", "fox"])
-    >>> unnamed_scores(Ranking([[0, 1], [2, 3]], [[0.5, -2.0], [0.5, -np.inf]], labels))
-    array([-2.,  0.])
-    """
-    named = ranking.present & np.isfinite(ranking.scores)
-    lowest: np.ndarray = np.where(named, ranking.scores, 0).min(axis=1, initial=0)
-    return lowest.astype(np.float64)

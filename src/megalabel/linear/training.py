@@ -10,13 +10,14 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Check, Classifier, clone, instance, integer, number, one_of, sequence_of
-from megalabel.data.corpus import canonical
+from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import canonical
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
 from megalabel.linear.chunks import PRECISIONS, ChunkedWeights
-from megalabel.linear.prior import begin
+from megalabel.parts import Classifier
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -60,7 +61,7 @@ class Options:
 
 
 class LinearClassifier(Classifier):
-    """What one-versus-all models and trees share: parameters, and how a fit begins."""
+    """What one-versus-all models and trees share: parameters, and how rows are taken."""
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "loss": one_of(*LOSSES),
@@ -93,14 +94,7 @@ class LinearClassifier(Classifier):
     prune: float
     precision: str
 
-    def _begin(
-        self, X: Matrix, Y: csr_matrix, labels: LabelSet | None
-    ) -> tuple[csr_matrix, csr_matrix]:
-        """X and Y as the solver takes them, checked; `labels_` is set."""
-        Y = begin(self, X, Y, labels)
-        return rows_of(X), Y
-
-    def label_costs(self, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    def label_costs(self, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """What an error on a positive and on a negative of each label costs."""
         given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
         if self.weighting is not None and any(costs is not None for costs in given.values()):
@@ -109,12 +103,13 @@ class LinearClassifier(Classifier):
                 "positive_costs and negative_costs"
             )
         costs = []
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
-        n = max(1, Y.shape[0])
-        by_name = label_costs(self.weighting, counts, n, self.propensities)
+        counts, texts = examples.label_counts, max(1, len(examples.texts))
+        by_name = label_costs(self.weighting, counts, texts, self.propensities)
         for (name, own), weights in zip(given.items(), by_name, strict=True):
-            if own is not None and len(own) != Y.shape[1]:
-                raise ShapeError(f"{name} are of {len(own)} labels but Y is {Y.shape}")
+            if own is not None and len(own) != len(counts):
+                raise ShapeError(
+                    f"{name} are of {len(own)} labels but Y is {examples.targets.shape}"
+                )
             costs.append(self.cost * (weights if own is None else np.asarray(own, np.float64)))
         return costs[0], costs[1]
 
@@ -175,19 +170,6 @@ def _is_array(value: Any) -> bool:
 def rows_of(X: Matrix) -> csr_matrix:
     """X as the solver takes it: sparse, canonical; dense rows are stored whole."""
     return canonical(X if issparse(X) else csr_matrix(np.asarray(X, np.float32)), "X")
-
-
-def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:
-    """Y with each row divided by its sum, its length or its largest value."""
-    if norm is None or not Y.nnz:
-        return Y
-    if norm == "max":
-        sizes = Y.max(axis=1).toarray().ravel()
-    else:
-        power = 1 if norm == "l1" else 2
-        sizes = np.asarray(Y.power(power).sum(axis=1)).ravel() ** (1 / power)
-    scaled = Y.data / np.repeat(sizes, np.diff(Y.indptr))
-    return csr_matrix((scaled.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape)
 
 
 def largest(level: ChunkedWeights, threshold: float, most: int | None) -> ChunkedWeights:

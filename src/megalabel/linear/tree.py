@@ -13,13 +13,15 @@ from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 from megalabel.base import Check, boolean, instance, integer, number, one_of, sequence_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_width, clamped, column_slice, row_slice, scaled_rows
+from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.linear.prior import check_width, clamped, unnamed_scores
 from megalabel.progress import Progress, progress
 
 if TYPE_CHECKING:
@@ -162,25 +164,11 @@ class TreeClassifier(training.LinearClassifier):
         self.precision = precision
         self.seed = seed
 
-    @property
-    def reads_labels(self) -> bool:
-        """Whether fit needs `label_features`."""
-        return not self.tree and "text" in self.label_vectors
-
-    def fit(
-        self,
-        X: Matrix,
-        Y: csr_matrix,
-        labels: LabelSet | None = None,
-        label_features: Matrix | None = None,
-    ) -> Self:
-        """Cluster the labels and train the tree from the top.
-
-        `label_features` has a row for the text of each label, for `label_vectors` with text.
-        """
-        X, Y = self._begin(X, Y, labels)
-        costs = self.label_costs(Y)
-        self.trees_ = self.make_trees(X, Y, label_features)
+    def _fit(self, examples: Examples) -> None:
+        """Cluster the labels and train the tree from the top."""
+        X, Y = training.rows_of(examples.rows), examples.targets
+        costs = self.label_costs(examples)
+        self.trees_ = self.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
         steps = Steps(self, X, Y, *costs, *shapes)
         nodes = sum(sum(tree.level_sizes) for tree in self.trees_)
@@ -188,22 +176,21 @@ class TreeClassifier(training.LinearClassifier):
             self.levels_ = [
                 self._train(X, Y, costs, number, steps, bar) for number in range(len(self.trees_))
             ]
-        return self
 
-    def make_trees(
-        self, X: csr_matrix, Y: csr_matrix, label_features: Matrix | None = None
-    ) -> list[LabelTree]:
+    def make_trees(self, examples: Examples) -> list[LabelTree]:
         """The trees: ready-made ones, or as the parameters ask for them."""
         ready = [self.tree] if isinstance(self.tree, LabelTree) else list(self.tree or ())
+        Y = examples.targets
         for tree in ready:
             if tree.n_labels != Y.shape[1]:
                 raise ShapeError(f"Y is {Y.shape} but the tree has {tree.n_labels} labels")
         if ready:
             return ready
         method = cast(Any, self.label_vectors)
-        vectors = label_vectors(X, Y, method, label_features, mix=self.label_mix)
+        own = examples.label_rows if "text" in method else None
+        vectors = label_vectors(examples.rows, Y, method, own, mix=self.label_mix)
         if vectors.shape[0] != Y.shape[1]:
-            raise ShapeError(f"label_features are of {vectors.shape[0]} labels but Y is {Y.shape}")
+            raise ShapeError(f"label_rows are of {vectors.shape[0]} labels but Y is {Y.shape}")
         make = LabelTree.balanced if self.shape == "balanced" else LabelTree.kmeans
         trees: list[LabelTree] = []
         # a tree without clusters would be the same each time
@@ -230,9 +217,9 @@ class TreeClassifier(training.LinearClassifier):
             rows_of = hstack([rows, *below], "csc")  # of each node; parents come first
             sizes = np.concatenate([np.diff(tree.levels_[depth]) for depth in levels])
             starts = np.append(0, np.cumsum(sizes))
-            reach = _columns(rows_of, slice(0, len(sizes)))
-            targets = _columns(rows_of, slice(rows.shape[1], rows_of.shape[1]))
-            rows = _columns(rows_of, slice(len(sizes), rows_of.shape[1]))
+            reach = column_slice(rows_of, slice(0, len(sizes)))
+            targets = column_slice(rows_of, slice(rows.shape[1], rows_of.shape[1]))
+            rows = column_slice(rows_of, slice(len(sizes), rows_of.shape[1]))
             options = self.options_of_levels(tree, levels, label_costs)
             parts = []
             for groups in training.slices(X, targets, starts, reach):
@@ -240,9 +227,9 @@ class TreeClassifier(training.LinearClassifier):
                 train = partial(
                     training.train,
                     X,
-                    _columns(targets, nodes),
+                    column_slice(targets, nodes),
                     group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
-                    reach=_columns(reach, groups),
+                    reach=column_slice(reach, groups),
                     **options.of(nodes),
                 )
                 name = f"tree-{number}-stage-{stage}-nodes-{nodes.start}-{nodes.stop}"
@@ -252,7 +239,7 @@ class TreeClassifier(training.LinearClassifier):
             del parts
             ends = np.cumsum([0, *(tree.level_sizes[depth] for depth in levels)])
             for depth, (first, last) in zip(levels, pairwise(ends), strict=True):
-                level = _rows(weights, slice(first, last))
+                level = row_slice(weights, slice(first, last))
                 done.append(ChunkedWeights.build(level, tree.levels_[depth], self.precision))
             del weights, level  # not to be kept while the next stage trains
             if self.negatives == "teacher+matcher" and levels.stop < tree.depth:
@@ -283,7 +270,7 @@ class TreeClassifier(training.LinearClassifier):
     def targets_of_level(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
         """Which rows belong to which node of a level, those of the labels below it, and the sum of
         their relevances."""
-        return training.scaled_rows(tree.targets(Y, depth), self.relevance_norm).tocsc()
+        return scaled_rows(tree.targets(Y, depth), self.relevance_norm).tocsc()
 
     def matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""
@@ -450,16 +437,3 @@ class TreeClassifier(training.LinearClassifier):
                 )
         if len({level.n_features_ for weights in levels for level in weights}) != 1:
             raise ValueError("levels_ of TreeClassifier differ in their features")
-
-
-def _rows(matrix: csr_matrix, some: slice) -> csr_matrix:
-    """Rows that follow each other, in the memory of the matrix."""
-    starts = matrix.indptr[some.start : some.stop + 1]
-    entries = slice(starts[0], starts[-1])
-    parts = (matrix.data[entries], matrix.indices[entries], starts - starts[0])
-    return csr_matrix(parts, shape=(some.stop - some.start, matrix.shape[1]))
-
-
-def _columns(matrix: csc_matrix, some: slice) -> csc_matrix:
-    """Columns that follow each other, in the memory of the matrix."""
-    return _rows(matrix.T, some).T

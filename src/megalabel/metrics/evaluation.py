@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from megalabel._native import add_row_sums, label_counts
 from megalabel.data import Corpus, LabelSet, Ranking
-from megalabel.data.corpus import canonical
+from megalabel.data.matrix import canonical
 from megalabel.data.truth import check_truth, label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import PropensityModel, label_propensities

@@ -1,8 +1,15 @@
 """Neural classifiers: encoders, heads and losses, and the loop that trains them. Needs torch."""
 
-from megalabel.linear import Ensemble
+from megalabel.errors import MissingExtraError
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtraError(str(error.name), "neural") from None
+
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
+from megalabel.neural.embedding import Embedding
 from megalabel.neural.encoders import (
     AssembledEncoder,
     BagEncoder,
@@ -32,6 +39,7 @@ from megalabel.neural.stopwatch import Stopwatch
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
+from megalabel.rankers import Ensemble
 
 __all__ = [
     "BCE",
@@ -41,6 +49,7 @@ __all__ = [
     "CascadeClassifier",
     "ConvolutionalEncoder",
     "DecoupledSoftmax",
+    "Embedding",
     "Encoder",
     "Ensemble",
     "Focal",

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,15 +17,14 @@ from torch.utils.checkpoint import checkpoint
 from megalabel.base import Check, check_array, clone, instance, integer, number, one_of, sequence_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_width, clamped
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.linear.dense import filled
-from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
 from megalabel.neural.classifier import (
     NeuralClassifier,
     held_out_rows,
     precision_at,
-    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads.base import best
@@ -34,6 +33,7 @@ from megalabel.neural.losses import BCE
 from megalabel.neural.shortlists import Candidates
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
+from megalabel.rankers.dense import filled
 
 log = logging.getLogger(__name__)
 
@@ -140,15 +140,11 @@ class AttentionClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    @with_memory_advice
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _train(self, examples: Examples, steps: Steps) -> None:
         """Train level after level."""
-        Y = begin(self, X, Y, labels)
-        self.check_rows(X)
-        self._module = self._models = None
-        steps = self.steps(X, Y)
+        X, Y = examples.rows, examples.targets
         truth = Y.copy()  # its relevances are cut off at 1
-        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.label_counts_ = examples.label_counts
         self.tree_ = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
@@ -160,7 +156,7 @@ class AttentionClassifier(NeuralClassifier):
         for depth in range(self.tree_.depth):
             level = _Level(self.tree_, depth, truth, predicted)
             log.info("level %d of %d: %d nodes", depth + 1, self.tree_.depth, level.size)
-            model = self._trained(module, shared, level, X, steps)
+            model = self._trained(module, shared, level, examples, steps)
             encoders.append(clone(self.encoder).keep(module))
             for name, value in model.attention.state_dict().items():
                 self.heads_[f"{depth}.{name}"] = value.cpu().numpy().astype(_type(name))
@@ -169,17 +165,22 @@ class AttentionClassifier(NeuralClassifier):
                 predicted = steps.done(f"clusters-{depth + 1}", find)
             shared = model.attention.shared
         self.encoder_, self.coarse_ = encoders[-1], encoders[:-1]
-        return self
+
+    def forget(self) -> None:
+        """Drop the modules that were made of what had been learned before."""
+        super().forget()
+        self._models = None
 
     def _trained(
         self,
         module: EncoderModule,
         shared: nn.Module | None,
         level: _Level,
-        X: Any,
+        examples: Examples,
         steps: Steps,
     ) -> AttentionModel:
         """The model of a level, from the encoder and the shared layers of the one above."""
+        X = examples.rows
         with torch.random.fork_rng():
             torch.manual_seed(self.seed + level.depth)
             model = AttentionModel(module, self.hidden, level)
@@ -187,7 +188,7 @@ class AttentionClassifier(NeuralClassifier):
             model.attention.start(level.targets)
         else:
             model.attention.shared.load_state_dict(shared.state_dict())
-        model.rows, judged = held_out_rows(len(X), self.validation, self.seed)
+        model.rows, judged = held_out_rows(examples, self.validation, self.seed)
         evaluate = None
         if len(judged):
 
@@ -295,7 +296,6 @@ class AttentionClassifier(NeuralClassifier):
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the encoders and the levels' weights back; they must fit."""
         super().restore(learned)
-        self._models = None
         name = type(self).__name__
         for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("heads_", dict)):
             if not isinstance(getattr(self, part, None), kind):

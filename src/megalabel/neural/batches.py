@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.features.rows import normalised_rows
+from megalabel.data.matrix import normalised_rows
 from megalabel.neural.targets import Targets
 from megalabel.neural.tokens import Tokens, on_device
 

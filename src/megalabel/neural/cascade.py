@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from megalabel.base import (
-    Check,
-    Classifier,
-    clone,
-    instance,
-    integer,
-    number,
-    one_of,
-    sequence_of,
-)
+from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
+from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
 from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.linear.prior import begin, clamped
 from megalabel.neural.cascade_network import Cascade, Shape
 from megalabel.neural.classifier import (
     RANKERS,
@@ -33,11 +26,11 @@ from megalabel.neural.classifier import (
     held_out_rows,
     make_ranker,
     precision_at,
-    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
+from megalabel.parts import Classifier
 
 _FINER = 8  # how many times as many nodes each level has as the one above
 _RANKED = 256  # rows ranked at a time
@@ -168,14 +161,9 @@ class CascadeClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    @with_memory_advice
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _train(self, examples: Examples, steps: Steps) -> None:
         """Train all levels together, then the ranker."""
-        Y = begin(self, X, Y, labels)
-        self.check_rows(X)
-        self._module = self._network = None
-        trainer = self.training
-        steps = self.steps(X.tokens, Y, X.words.data)
+        X, Y, trainer = examples.rows, examples.targets, self.training
         self.tree_ = self._clustered(X.words, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
@@ -184,7 +172,7 @@ class CascadeClassifier(NeuralClassifier):
         targets = Y.copy()
         np.minimum(targets.data, 1, out=targets.data)
         self._start(network, targets)
-        rows, judged = held_out_rows(len(X), self.validation, self.seed)
+        rows, judged = held_out_rows(examples, self.validation, self.seed)
         if len(network.heads) > 1:
             batches = trainer.total_steps(len(rows)) * trainer.accumulate
             network.detached = round(self.detached * batches)
@@ -202,8 +190,12 @@ class CascadeClassifier(NeuralClassifier):
         if self.ranker != "network":
             features = joined(X.words, encoded(module, X.tokens, trainer))
             ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
-            self.ranker_ = ranker.fit(features, Y, self.labels_)
-        return self
+            self.ranker_ = ranker.fit_examples(examples.with_rows(features))
+
+    def forget(self) -> None:
+        """Drop the modules that were made of what had been learned before."""
+        super().forget()
+        self._network = None
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels: one pass of the encoder, then the ranker or the network itself."""
@@ -354,7 +346,6 @@ class CascadeClassifier(NeuralClassifier):
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the encoder, the network's weights and the ranker back; they must fit."""
         super().restore(learned)
-        self._network = None
         name = type(self).__name__
         if not isinstance(getattr(self, "tree_", None), LabelTree):
             raise ValueError(f"tree_ of {name} is not a label tree")

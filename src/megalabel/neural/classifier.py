@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar, cast
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.base import Classifier, clone
+from megalabel.base import clone
 from megalabel.checkpoints import Steps
+from megalabel.data.examples import Examples
 from megalabel.errors import DataError
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer, memory_advice
+from megalabel.parts import Classifier
 from megalabel.progress import progress
 
 RANKERS = ("one-vs-all", "trees")
@@ -27,24 +28,10 @@ _AT_ONCE = 64  # texts encoded together at least
 _TOKENS = 65_536  # on a GPU as many as have so many tokens
 
 
-_Fit = TypeVar("_Fit", bound=Callable[..., Any])
-
-
-def with_memory_advice(fit: _Fit) -> _Fit:
-    """A classifier's fit that says what would need less memory where it runs out of it."""
-
-    @wraps(fit)
-    def advised(self: NeuralClassifier, X: Any, Y: Any, *args: Any, **more: Any) -> Any:
-        with memory_advice(self.training, Y.shape[0]):
-            return fit(self, X, Y, *args, **more)
-
-    return cast(_Fit, advised)
-
-
 class NeuralClassifier(Classifier):
     """A classifier over an encoder that is trained with it.
 
-    Subclasses have the parameters `encoder` and `trainer`, and learn `encoder_`.
+    Subclasses have the parameters `encoder` and `trainer`, learn `encoder_`, and write `_train`.
     """
 
     encoder: Encoder
@@ -58,10 +45,20 @@ class NeuralClassifier(Classifier):
         """Whether vectors will not do: the encoder reads the tokens of texts."""
         return self.encoder.reads == "tokens"
 
-    @property
-    def reads_names(self) -> bool:
-        """Whether words must be told by name; tokens know theirs."""
-        return not self.reads_texts
+    def _fit(self, examples: Examples) -> None:
+        self.check_rows(examples.rows)
+        self.forget()
+        with memory_advice(self.training, len(examples)):
+            arrays = getattr(examples.rows, "arrays", [examples.rows])  # a matrix is one itself
+            self._train(examples, Steps(self, *arrays, examples.targets))
+
+    @abstractmethod
+    def _train(self, examples: Examples, steps: Steps) -> None:
+        """Learn from examples whose rows the encoder reads; `steps` are those of this fit."""
+
+    def forget(self) -> None:
+        """Drop the modules that were made of what had been learned before."""
+        self._module = None
 
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""
@@ -71,11 +68,6 @@ class NeuralClassifier(Classifier):
                 f"{type(self).__name__} with {type(self.encoder).__name__} reads {wanted}, "
                 f"not {type(X).__name__}"
             )
-
-    def steps(self, X: Any, Y: csr_matrix, *more: np.ndarray) -> Steps:
-        """The steps of this fit, for checkpoints."""
-        parts = [X.ids, X.indptr] if isinstance(X, Tokens) else [X]
-        return Steps(self, *parts, Y, *more)
 
     @property
     def training(self) -> Trainer:
@@ -95,7 +87,7 @@ class NeuralClassifier(Classifier):
     def restore(self, learned: Any) -> None:
         """Take the learned state back; the module is made when it is first asked."""
         super().restore(learned)
-        self._module = None
+        self.forget()
         if not isinstance(self.encoder_, Encoder):
             raise ValueError(f"encoder_ of {type(self).__name__} is not an encoder")
 
@@ -146,11 +138,11 @@ def make_ranker(ranker: Classifier | str | None, labels: int, seed: int) -> Clas
     return TreeClassifier(trees=3, beam=20, prune=0.05, precision="int8", seed=seed)
 
 
-def held_out_rows(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from, and rows to choose the best state by; none of few."""
-    order = np.random.default_rng(seed).permutation(n)
-    count = int(n * share)
-    return np.sort(order[count:]), np.sort(order[:count])
+def held_out_rows(examples: Examples, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from, and texts to choose the best state by; none of few."""
+    order = np.random.default_rng(seed).permutation(examples.texts)
+    judged = np.sort(order[: int(len(order) * share)])
+    return np.setdiff1d(np.arange(len(examples)), judged, assume_unique=True), judged
 
 
 def precision_at(ids: np.ndarray, Y: csr_matrix, k: int = 1) -> float:

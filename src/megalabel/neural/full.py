@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor, distributed, nn
 
 from megalabel.base import (
@@ -20,15 +19,16 @@ from megalabel.base import (
     number,
     one_of,
 )
-from megalabel.data import LabelSet, Ranking
-from megalabel.linear.prior import begin, clamped
+from megalabel.checkpoints import Steps
+from megalabel.data import Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
 from megalabel.neural.batches import Batch
 from megalabel.neural.classifier import (
     NeuralClassifier,
     encoded,
     held_out_rows,
     precision_at,
-    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import DenseHead, Head, ShardedHead
@@ -130,30 +130,19 @@ class FullClassifier(NeuralClassifier):
         self.frozen = frozen
         self.seed = seed
 
-    @with_memory_advice
-    def fit(
-        self,
-        X: Any,
-        Y: csr_matrix,
-        labels: LabelSet | None = None,
-        *,
-        names: Sequence[str] | None = None,
-    ) -> Self:
-        """Train the encoder and all labels together; `names` are those of X's columns."""
-        Y = begin(self, X, Y, labels)
-        self.check_rows(X)
-        self._module = None
-        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
+    def _train(self, examples: Examples, steps: Steps) -> None:
+        """Train the encoder and all labels together."""
+        X, Y = examples.rows, examples.targets
+        rows, judged = held_out_rows(examples, self.validation, self.seed)
         trainer = clone(self.training)
         if self.optimiser == "sgd":
             # published rates are for the sum over a batch, the head's loss is the mean
             trainer.head_learning_rate *= trainer.batch_of(len(rows))
         device = trainer.torch_device
-        steps = self.steps(X, Y)
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        counts = examples.label_counts
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, trainer, steps, names)
+            module = self.encoder.begin(X, self.seed, trainer, steps, examples.columns)
             head = self._head(self.bottleneck or module.width, counts, Y.shape[0], device)
             model = FullModel(
                 module,
@@ -180,7 +169,6 @@ class FullClassifier(NeuralClassifier):
         self.projection_ = None
         if model.projection is not None:
             self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
-        return self
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels, with the probabilities that the sigmoid gives."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from scipy.sparse import csc_matrix, csr_matrix, vstack
 from torch import Tensor, nn
 
-from megalabel.base import Check, Classifier, clone, instance, integer, number, one_of
+from megalabel.base import Check, clone, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
-from megalabel.data import LabelSet, Ranking
+from megalabel.data import Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import scaled_rows
 from megalabel.errors import DataError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.chunks import ChunkedWeights
-from megalabel.linear.prior import begin
-from megalabel.linear.training import scaled_rows, train
+from megalabel.linear.training import train
 from megalabel.neural.batches import Batch
 from megalabel.neural.classifier import (
     RANKERS,
@@ -27,7 +28,6 @@ from megalabel.neural.classifier import (
     held_out_rows,
     make_ranker,
     precision_at,
-    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads import ShortlistHead
@@ -35,6 +35,7 @@ from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
+from megalabel.parts import Classifier
 
 log = logging.getLogger(__name__)
 
@@ -139,13 +140,9 @@ class RecursiveClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    @with_memory_advice
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _train(self, examples: Examples, steps: Steps) -> None:
         """Fine-tune level by level, then train the ranker."""
-        Y = begin(self, X, Y, labels)
-        self.check_rows(X)
-        self._module = None
-        steps = self.steps(X.tokens, Y, X.words.data)
+        X, Y = examples.rows, examples.targets
         vectors_of_labels = label_vectors(X.words, Y, "pifa")
         tree = LabelTree.balanced(
             vectors_of_labels, arity=self.arity, max_leaf=self.max_leaf, seed=self.seed
@@ -162,15 +159,14 @@ class RecursiveClassifier(NeuralClassifier):
         for depth in tuned:
             level = _Level(tree, depth, Y, parents)
             log.info("fine-tuning on level %d of %d: %d nodes", depth + 1, tree.depth, level.size)
-            self._tune(module, level, X, vectors, steps)
+            self._tune(module, level, examples, vectors, steps)
             vectors = encoded(module, X.tokens, self.training)
             if depth != tuned[-1]:
                 parents = self._matched(level, joined(X.words, vectors), steps)
         self.encoder_ = clone(self.encoder).keep(module)
         self.width_ = int(X.shape[1])
         ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
-        self.ranker_ = ranker.fit(joined(X.words, vectors), Y, self.labels_)
-        return self
+        self.ranker_ = ranker.fit_examples(examples.with_rows(joined(X.words, vectors)))
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels: one pass of the encoder, then the ranker."""
@@ -197,9 +193,15 @@ class RecursiveClassifier(NeuralClassifier):
         return few or [min(range(len(sizes)), key=lambda d: abs(sizes[d] - self.min_clusters))]
 
     def _tune(
-        self, module: EncoderModule, level: _Level, X: Views, vectors: np.ndarray, steps: Steps
+        self,
+        module: EncoderModule,
+        level: _Level,
+        examples: Examples,
+        vectors: np.ndarray,
+        steps: Steps,
     ) -> None:
         """Fine-tune the encoder on the nodes of a level."""
+        X = examples.rows
         negative = 1.0 if self.relevance == "counts" else self.negative_weight
         loss = SquaredHinge(relevance=True, negative_weights=negative, reduction="mean")
         head = ShortlistHead(module.width, level.size, loss, seed=self.seed + level.depth)
@@ -210,7 +212,7 @@ class RecursiveClassifier(NeuralClassifier):
             targets = scaled_rows(targets, "l1")
         device = self.training.torch_device
         model = _LevelModel(module, head, level, self.dropout, self.max_active, device)
-        rows, judged = held_out_rows(len(X), self.validation, self.seed)
+        rows, judged = held_out_rows(examples, self.validation, self.seed)
         model.rows = rows
         evaluate = None
         if len(judged):

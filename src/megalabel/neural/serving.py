@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from megalabel import store
-from megalabel.base import Classifier, Component, Featurizer, clone
+from megalabel.base import Component, clone
 from megalabel.errors import ParameterError
-from megalabel.features import BagEmbedding, Concat, Each, Embedding, OnnxEmbedding, OnnxTokens
+from megalabel.features import BagEmbedding, Concat, Each, OnnxEmbedding, OnnxTokens
 from megalabel.features.onnx import MODEL, TOKENIZER, opened_graph
 from megalabel.labels import LabelTree
-from megalabel.linear import AttentionTree, DenseTree, Ensemble, NearestLabels
+from megalabel.neural import Embedding
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.batches import rows_on
 from megalabel.neural.cascade import CascadeClassifier
@@ -31,6 +31,8 @@ from megalabel.neural.recursive import RecursiveClassifier
 from megalabel.neural.staged import StagedClassifier
 from megalabel.neural.tokens import Tokenizer
 from megalabel.neural.views import TextViews
+from megalabel.parts import Classifier, Featurizer
+from megalabel.rankers import AttentionTree, DenseTree, Ensemble, NearestLabels
 from megalabel.tagger import Tagger
 
 _COMPARED = 10  # labels of a text

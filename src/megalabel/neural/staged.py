@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,17 +14,15 @@ from torch import Tensor, nn
 from megalabel.base import Check, check_array, clone, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
-from megalabel.features.rows import normalised_rows
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_width, clamped, normalised_rows
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.linear.dense import filled
-from megalabel.linear.prior import begin, check_width, clamped
 from megalabel.neural.batches import Batch, words_of
 from megalabel.neural.classifier import (
     NeuralClassifier,
     encoded,
     held_out_rows,
     precision_at,
-    with_memory_advice,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoders.bag import ResidualBlock
@@ -34,6 +33,7 @@ from megalabel.neural.losses import BCE
 from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
+from megalabel.rankers.dense import filled
 
 _SCORES = 1 << 24  # scores held at a time
 _ROWS = 256  # rows whose shortlists are found and scored at a time
@@ -133,35 +133,28 @@ class StagedClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    @with_memory_advice
-    def fit(
-        self,
-        X: Any,
-        Y: csr_matrix,
-        labels: LabelSet | None = None,
-        *,
-        names: Sequence[str] | None = None,
-    ) -> Self:
-        """Train stage after stage; `names` are those of X's columns."""
-        Y = begin(self, X, Y, labels)
-        self.check_rows(X)
+    def _train(self, examples: Examples, steps: Steps) -> None:
+        """Train stage after stage."""
+        X, Y = examples.rows, examples.targets.copy()
         if not self.reads_texts:
             X = csr_matrix(X, dtype=np.float32)
-        self._module = self._ranker = None
-        steps = self.steps(X, Y)
-        Y = Y.copy()
         np.minimum(Y.data, 1, out=Y.data)
-        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1])
-        module = self._surrogate(X, Y, steps, names)
+        self.label_counts_ = examples.label_counts
+        module = self._surrogate(X, Y, steps, examples.columns)
         self.encoder_ = clone(self.encoder).keep(module)
         vectors = normalised_rows(encoded(module, X, self.training))
         self.centroids_ = label_vectors(vectors, Y, "pifa-paper").toarray().astype(np.float16)
-        model = self._extreme(module, X, Y, self._nearest(vectors), steps)
+        capped = replace(examples, rows=X, targets=Y)
+        model = self._extreme(module, capped, self._nearest(vectors), steps)
         self.block_ = {k: v.cpu().numpy().copy() for k, v in model.block.state_dict().items()}
         self.weights_ = model.head.weights.weight.detach().cpu().numpy().astype(np.float16)
         assert model.head.bias is not None
         self.bias_ = model.head.bias.weight.detach()[:, 0].cpu().numpy().copy()
-        return self
+
+    def forget(self) -> None:
+        """Drop the modules that were made of what had been learned before."""
+        super().forget()
+        self._ranker = None
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of the shortlist; places beyond it go to the most frequent others."""
@@ -217,9 +210,10 @@ class StagedClassifier(NeuralClassifier):
         return found
 
     def _extreme(
-        self, module: EncoderModule, X: Any, Y: csr_matrix, shortlists: np.ndarray, steps: Steps
+        self, module: EncoderModule, examples: Examples, shortlists: np.ndarray, steps: Steps
     ) -> ShortlistModel:
         """Stage III: the residual block and the classifiers, trained on shortlists."""
+        X, Y = examples.rows, examples.targets
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             block = ResidualBlock(module.width, self.dropout, "sum")
@@ -231,7 +225,7 @@ class StagedClassifier(NeuralClassifier):
         assert head.bias is not None
         with torch.no_grad():
             head.bias.weight.copy_(torch.from_numpy(np.log(share / (1 - share)))[:, None])
-        rows, judged = held_out_rows(Y.shape[0], self.validation, self.seed)
+        rows, judged = held_out_rows(examples, self.validation, self.seed)
         model = ShortlistModel(module, block, head, shortlists[rows])
         evaluate = None
         if len(judged):
@@ -250,7 +244,6 @@ class StagedClassifier(NeuralClassifier):
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the encoder, the centroids and the classifiers back; they must fit."""
         super().restore(learned)
-        self._ranker = None
         name = type(self).__name__
         if not isinstance(getattr(self, "labels_", None), LabelSet):
             raise ValueError(f"labels_ of {name} must be a label set")

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from megalabel.base import Featurizer, boolean, instance, integer, one_of
+from megalabel.base import boolean, instance, integer, one_of
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
 from megalabel.neural.hub import from_hub
 from megalabel.outputs import filling_folder
+from megalabel.parts import Featurizer
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,11 @@ class Tokens:
     def shape(self) -> tuple[int, int]:
         """Rows, and the number of different tokens."""
         return len(self), self.vocabulary
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """What tells these rows from others."""
+        return [self.ids, self.indptr]
 
     @property
     def lengths(self) -> np.ndarray:

@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from megalabel.base import Featurizer, clone, instance
-from megalabel.features.rows import normalised_rows
+from megalabel.base import clone, instance
+from megalabel.data.matrix import normalised_rows
 from megalabel.neural.tokens import Tokenizer, Tokens
+from megalabel.parts import Featurizer
 
 
 class Views:
@@ -23,6 +24,11 @@ class Views:
     def shape(self) -> tuple[int, int]:
         """Rows, and the number of different words."""
         return len(self), int(self.words.shape[1])
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """What tells these rows from others."""
+        return [*self.tokens.arrays, self.words.data]
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -9,10 +9,10 @@ from html import escape
 
 import numpy as np
 
-from megalabel.base import Classifier
 from megalabel.data import LabelSet
 from megalabel.labels import LabelTree
 from megalabel.linear import OnlineTree, TreeClassifier
+from megalabel.parts import Classifier
 from megalabel.report.page import cut
 
 ENTRIES = 2_000  # on the page, in all

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number
-from megalabel.data.corpus import canonical, checked_csr, dense
+from megalabel.data.matrix import canonical, checked_csr, dense
 from megalabel.errors import ParameterError, ShapeError
 
 if TYPE_CHECKING:

@@ -9,11 +9,22 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
-from megalabel.base import Check, Classifier, check_array, integer, number, one_of
+from megalabel.base import Check, check_array, integer, number, one_of
 from megalabel.data import LabelSet, Ranking
-from megalabel.data.corpus import canonical, checked_csr
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import (
+    canonical,
+    check_targets,
+    check_width,
+    checked_csr,
+    clamped,
+    row_numbers,
+    unit_rows,
+    with_values,
+)
 from megalabel.errors import DataError, ShapeError
-from megalabel.linear.prior import Prior, check_targets, check_width, clamped
+from megalabel.linear.prior import Prior
+from megalabel.parts import Classifier
 from megalabel.retrieval.inverted_index import InvertedIndex, features
 
 if TYPE_CHECKING:
@@ -91,18 +102,16 @@ class NearestNeighbours(Classifier):
     def labels_(self, labels: LabelSet) -> None:
         self.prior_.labels_ = labels
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
-        """Index the rows of X and keep their labels."""
-        self.check_parameters()
-        X, Y = self._features(X), check_targets(X, Y)
+    def _fit(self, examples: Examples) -> None:
+        """Index the rows and keep their labels."""
+        X = self._features(examples.rows)
         if self.similarity == "cosine" and issparse(X):
             sparse = csr_matrix(X)
             if sparse.nnz > X.shape[0] * X.shape[1] / 3:  # an index gains nothing on such rows
                 X = sparse.toarray()
-        self.prior_ = Prior().fit(X, Y, labels)
+        self.prior_ = Prior().fit_examples(examples)
         self._index(X)
-        self._keep(Y)
-        return self
+        self._keep(examples.targets)
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Add rows, as if all had been given to `fit`; labels may have new ones at its end.
@@ -121,9 +130,9 @@ class NearestNeighbours(Classifier):
         )
         self.prior_.partial_fit(X, Y, labels)
         if self.counts_ is None:
-            self.index_.partial_fit(_unit_rows(X))
+            self.index_.partial_fit(unit_rows(X))
         else:
-            counts = _with_values(self.index_.rows, self.counts_)
+            counts = with_values(self.index_.rows, self.counts_)
             self._index_counts(vstack([counts, X], format="csr"))
         self._keep(vstack([targets, Y], format="csr"))
         return self
@@ -131,12 +140,12 @@ class NearestNeighbours(Classifier):
     def _index(self, X: Matrix) -> None:
         if self.similarity == "cosine":
             self.counts_ = self.idf_ = None
-            self.index_ = InvertedIndex().fit(_unit_rows(X))
+            self.index_ = InvertedIndex().fit(unit_rows(X))
         else:
             self._index_counts(X)
 
     def _index_counts(self, X: csr_matrix) -> None:
-        rows = _row_numbers(X)
+        rows = row_numbers(X)
         lengths = np.bincount(rows, weights=X.data, minlength=X.shape[0])
         mean = max(lengths.sum() / max(1, len(lengths)), np.finfo(np.float64).tiny)
         spread = self.k1 * (1 - self.b + self.b * lengths / mean)
@@ -148,7 +157,7 @@ class NearestNeighbours(Classifier):
             where=counts > 0,
         )
         self.counts_ = X.data
-        self.index_ = InvertedIndex().fit(_with_values(X, weights))
+        self.index_ = InvertedIndex().fit(with_values(X, weights))
         frequencies = np.diff(self.index_.term_starts_)
         idf = np.log1p((X.shape[0] - frequencies + 0.5) / (frequencies + 0.5))
         self.idf_ = idf.astype(np.float32)
@@ -167,7 +176,7 @@ class NearestNeighbours(Classifier):
         return X
 
     def _queries(self, X: Matrix) -> Matrix:
-        return _unit_rows(X) if self.idf_ is None else _scaled_columns(X, self.idf_)
+        return unit_rows(X) if self.idf_ is None else _scaled_columns(X, self.idf_)
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first; k is at most the number of labels."""
@@ -245,32 +254,5 @@ class NearestNeighbours(Classifier):
             raise ValueError(f"{owner} with cosine similarity has neither idf_ nor counts_")
 
 
-def _row_numbers(X: csr_matrix) -> np.ndarray:
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-
-
-def _with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
-    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
-
-
 def _scaled_columns(X: csr_matrix, scale: np.ndarray) -> csr_matrix:
-    return _with_values(X, X.data * scale[X.indices])
-
-
-def _unit_rows(X: Matrix) -> Matrix:
-    """Rows scaled to length one; rows of zeros stay. Rows do not depend on those around them."""
-    if issparse(X):
-        return _unit_sparse_rows(X)
-    result = np.empty_like(X)
-    for i in range(0, len(X), 1024):
-        part = X[i : i + 1024].astype(np.float64)
-        length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
-        result[i : i + 1024] = part / np.where(length == 0, 1, length)
-    return result
-
-
-def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
-    rows = _row_numbers(X)
-    squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
-    length = np.sqrt(np.where(squares == 0, 1, squares))
-    return _with_values(X, X.data / length[rows])
+    return with_values(X, X.data * scale[X.indices])

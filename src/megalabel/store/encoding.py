@@ -33,6 +33,7 @@ ROOMS = (
     "features",
     "labels",
     "linear",
+    "rankers",
     "neural",
     "retrieval",
     "calibration",

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 import megalabel
-from megalabel.base import Classifier, clone
+from megalabel.base import clone
 from megalabel.calibration import Isotonic
 from megalabel.clock import Clock
 from megalabel.data import Corpus
@@ -19,6 +19,7 @@ from megalabel.features import Precomputed, Tfidf
 from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.one_vs_all import LABELS_AT_ONCE
+from megalabel.parts import Classifier
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
@@ -91,18 +92,13 @@ class _Job:
         self.available, self.held = memory_available(), memory_in_use()
         watch = Clock()
         features = tagger.features if corpus.texts is not None else Precomputed()
-        self.features = clone(features) if features is not None else Tfidf()
+        fitted: Tagger = clone(tagger)
+        fitted.features_ = clone(features) if features is not None else Tfidf()
+        self.features = fitted.features_
         self.X = training.rows_of(self.features.fit_transform(corpus))
-        self.Y = corpus.targets
+        self.examples = fitted.examples(self.X, corpus)
+        self.Y = self.examples.targets
         self.seconds = watch.seconds()
-
-    def label_features(self) -> Any:
-        """The labels' own texts as vectors, for classifiers that read them."""
-        if not self.tagger.classifier.reads_labels:
-            return None
-        tagger = clone(self.tagger)
-        tagger.features_ = self.features
-        return tagger.label_features(self.corpus.labels)
 
     def plan(
         self, costs: Sequence[_Cost], seconds: float, blocks: int, *, joined: bool = False
@@ -180,11 +176,11 @@ def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
     X, Y, classifier = job.X, job.Y, clone(tagger.classifier)
     trees = classifier.trees
     watch = Clock()
-    made = classifier.set_params(trees=1).make_trees(X, Y, job.label_features())
+    made = classifier.set_params(trees=1).make_trees(job.examples)
     tree = made[0]
     trees = len(made) if classifier.tree or tree.depth == 1 else trees
     seconds = trees * watch.seconds()
-    label_costs = classifier.label_costs(Y)
+    label_costs = classifier.label_costs(job.examples)
     matcher = classifier.negatives == "teacher+matcher"
     costs: list[_Cost] = []
     reach = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all rows belong to the root

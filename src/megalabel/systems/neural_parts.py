@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import megalabel
-from megalabel.base import Classifier, Featurizer, clone
+from megalabel.base import clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
-from megalabel.errors import MissingExtraError
 from megalabel.features import Precomputed, Tfidf
+from megalabel.parts import Classifier, Featurizer
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
@@ -37,11 +37,9 @@ _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
 def neural() -> Any:
     """The neural room; an error that says what to install where torch is not there."""
-    try:
-        import megalabel.neural as room
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "neural") from None
-    return room
+    import megalabel.neural
+
+    return megalabel.neural
 
 
 def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Tokenizer, Encoder]:

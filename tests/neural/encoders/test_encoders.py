@@ -15,11 +15,12 @@ torch = pytest.importorskip("torch", reason="the neural room needs torch")
 from megalabel import Tagger, store, systems  # noqa: E402
 from megalabel.base import clone  # noqa: E402
 from megalabel.errors import DataError, ParameterError, ShapeError  # noqa: E402
-from megalabel.features import Embedding, Tfidf  # noqa: E402
+from megalabel.features import Tfidf  # noqa: E402
 from megalabel.neural import (  # noqa: E402
     AssembledEncoder,
     BagEncoder,
     ConvolutionalEncoder,
+    Embedding,
     PretrainedEncoder,
     RecurrentEncoder,
     Tokenizer,

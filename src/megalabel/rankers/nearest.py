@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, Classifier, check_array, integer, number
+from megalabel.base import Check, check_array, integer, number
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import as_dense, check_width, clamped, normalised_rows
 from megalabel.errors import ParameterError
 from megalabel.features.bag import check_block, residual
-from megalabel.features.rows import normalised_rows
-from megalabel.linear.dense import as_dense, best, best_products, filled, log_sigmoid, shortlisted
-from megalabel.linear.prior import check_width, clamped
+from megalabel.parts import Classifier
+from megalabel.rankers.dense import best, best_products, filled, log_sigmoid, shortlisted
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
     from megalabel.base import Matrix
 
 
@@ -58,7 +57,7 @@ class NearestLabels(Classifier):
         self.shortlist = shortlist
         self.beta = beta
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
         raise ParameterError("NearestLabels is made of a trained tagger, by neural.without_torch")
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, Classifier, check_array, integer, one_of, sequence_of
+from megalabel.base import Check, check_array, integer, one_of, sequence_of
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import as_dense, check_width, clamped
+from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree
-from megalabel.linear.prior import check_width, clamped, unnamed_scores
+from megalabel.parts import Classifier
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
     from megalabel.base import Matrix
 
 _SCORES = 1 << 22  # held at a time
@@ -73,7 +74,7 @@ class DenseTree(Classifier):
         self.beams = beams
         self.prediction = prediction
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
         raise ParameterError("DenseTree is made of a trained tagger, by neural.without_torch")
 
@@ -138,11 +139,6 @@ class DenseTree(Classifier):
                 check_array("DenseTree", name, array, dtype, (size, *rest))
         if len(self.beams) != len(sizes) - 1:
             raise ValueError(f"DenseTree has {len(self.beams)} beams for {len(sizes)} levels")
-
-
-def as_dense(X: Matrix) -> np.ndarray:
-    """X as an array of float32."""
-    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), np.float32)
 
 
 def best(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from megalabel import store
-from megalabel.base import Featurizer, clone, instance, integer, one_of, sequence_of
-from megalabel.errors import MissingExtraError, ParameterError, ShapeError
-from megalabel.features.rows import normalised_rows
-
-if TYPE_CHECKING:
-    from megalabel.neural import Encoder, Tokenizer
-    from megalabel.neural.encoders import EncoderModule
+from megalabel.base import clone, instance, integer, one_of, sequence_of
+from megalabel.data.matrix import normalised_rows
+from megalabel.errors import ParameterError, ShapeError
+from megalabel.neural.classifier import encoded
+from megalabel.neural.encoders import Encoder, EncoderModule, PretrainedEncoder
+from megalabel.neural.export import encoder_of
+from megalabel.neural.tokens import Tokenizer
+from megalabel.neural.trainer import Trainer
+from megalabel.parts import Featurizer
 
 
 class Embedding(Featurizer):
@@ -70,7 +72,7 @@ class Embedding(Featurizer):
 
     def check_machine(self) -> None:
         """Raise an error where the device is not there."""
-        _neural().Trainer(device=self.device).check_machine()
+        Trainer(device=self.device).check_machine()
 
     @classmethod
     def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
@@ -87,14 +89,12 @@ class Embedding(Featurizer):
             if not self.fitted:
                 raise ParameterError("Embedding needs a source, or an encoder by Embedding.of")
             return self
-        neural = _neural()
+        encoder: Encoder
         if store.is_model(self.source):
-            encoder, tokenizer = neural.encoder_of(self.source)
+            encoder, tokenizer = encoder_of(self.source)
         else:
-            tokenizer = neural.Tokenizer(self.source, max_length=self.max_length).fit([])
-            encoder = neural.PretrainedEncoder(
-                self.source, pooling=self.pooling, layers=self.layers
-            )
+            tokenizer = Tokenizer(self.source, max_length=self.max_length).fit([])
+            encoder = PretrainedEncoder(self.source, pooling=self.pooling, layers=self.layers)
             encoder.keep(encoder.begin(tokenizer.transform([]), seed=0))
         self.restore({"encoder_": encoder, "tokenizer_": tokenizer})
         return self
@@ -102,9 +102,6 @@ class Embedding(Featurizer):
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32, of length one."""
         self.check_fitted()
-        from megalabel.neural.classifier import encoded
-        from megalabel.neural.trainer import Trainer
-
         trainer = Trainer(device=self.device, precision="float32")
         module = self._encoding().to(trainer.answering_device)
         made = normalised_rows(encoded(module, self.tokenizer_.transform(inputs), trainer))
@@ -119,9 +116,8 @@ class Embedding(Featurizer):
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the encoder and its tokenizer back."""
-        neural = _neural()
         encoder, tokenizer = learned.get("encoder_"), learned.get("tokenizer_")
-        if not isinstance(encoder, neural.Encoder) or not isinstance(tokenizer, neural.Tokenizer):
+        if not isinstance(encoder, Encoder) or not isinstance(tokenizer, Tokenizer):
             raise ValueError("Embedding is an encoder and the tokenizer it was trained with")
         super().restore(learned)
         self._module = None
@@ -142,14 +138,3 @@ class Embedding(Featurizer):
         if self.source is None and self.fitted:
             return self  # an encoder trained elsewhere: nothing that fit could make anew
         return type(self)(**{k: clone(v) for k, v in self.get_params(deep=False).items()})
-
-
-def _neural() -> Any:
-    """The room that needs torch."""
-    try:
-        import megalabel.neural
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("megalabel"):
-            raise
-        raise MissingExtraError(error.name or "torch", "neural") from error
-    return megalabel.neural

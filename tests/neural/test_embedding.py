@@ -12,8 +12,9 @@ import megalabel
 from megalabel import store
 from megalabel.base import clone
 from megalabel.errors import DataError, NotFittedError, ParameterError
-from megalabel.features import Concat, Embedding, OnnxEmbedding, Tfidf
+from megalabel.features import Concat, OnnxEmbedding, Tfidf
 from megalabel.linear import OneVsAll
+from megalabel.neural import Embedding
 from megalabel.tagger import Tagger
 
 TEXTS = ["red dress", "blue jeans with rivets", "", "a kettle"]
@@ -23,7 +24,7 @@ def test_the_name_is_there_without_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from megalabel import features, errors\n"
-        "try: features.Embedding('x').fit([])\n"
+        "try: from megalabel.neural import Embedding\n"
         "except errors.MissingExtraError as error: print(error)\n"
         "try: features.OnnxEmbedding('x').fit([])\n"
         "except errors.DataError as error: print(error)\n"

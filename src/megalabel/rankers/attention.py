@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, Classifier, check_array, integer
+from megalabel.base import Check, check_array, integer
 from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
 from megalabel.errors import ParameterError
 from megalabel.features.onnx import AT_ONCE, opened_graph
 from megalabel.labels import LabelTree
-from megalabel.linear.dense import below, best, filled, log_sigmoid
-from megalabel.linear.prior import clamped
+from megalabel.parts import Classifier
+from megalabel.rankers.dense import below, best, filled, log_sigmoid
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from megalabel.base import Matrix
+    pass
 
 _HELD = 1 << 24  # numbers held at a time of what labels make of tokens
 
@@ -67,7 +67,7 @@ class AttentionTree(Classifier):
         """Always: rows are tokens."""
         return True
 
-    def fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet | None = None) -> Self:
+    def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
         raise ParameterError("AttentionTree is made of a trained tagger, by neural.without_torch")
 

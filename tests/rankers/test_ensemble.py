@@ -7,8 +7,9 @@ from scipy.sparse import csr_matrix
 from megalabel import store
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError
-from megalabel.linear import Ensemble, OneVsAll, TreeClassifier
-from megalabel.linear.ensemble import combined
+from megalabel.linear import OneVsAll, TreeClassifier
+from megalabel.rankers import Ensemble
+from megalabel.rankers.ensemble import combined
 
 WAYS = ["average", "rank", "sigmoid", "softmax", "round-robin"]
 LABELS = LabelSet([f"l{i}" for i in range(30)])
@@ -126,8 +127,8 @@ def test_members_have_seeds_of_their_own(tmp_path):
 
 
 def test_seeds_of_parts_are_raised_too(tiny_model):
-    from megalabel.linear.ensemble import _reseeded
     from megalabel.neural import FullClassifier, PretrainedEncoder, Trainer
+    from megalabel.rankers.ensemble import _reseeded
 
     model = FullClassifier(PretrainedEncoder(tiny_model), Trainer(seed=3), seed=4)
     made = _reseeded(model, 2)

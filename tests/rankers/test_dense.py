@@ -13,7 +13,8 @@ from megalabel.base import clone
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import LabelTree
-from megalabel.linear import AttentionTree, DenseTree, NearestLabels, dense
+from megalabel.rankers import dense
+from megalabel.rankers import AttentionTree, DenseTree, NearestLabels
 
 RANDOM = np.random.default_rng(0)
 LABELS = LabelSet([f"l{i}" for i in range(12)])

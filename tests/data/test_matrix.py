@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random
 
-from megalabel.data.corpus import canonical
+from megalabel.data.matrix import canonical, csr_of
 from megalabel.data.strings import encoded
 from megalabel.errors import DataError
-from megalabel.features.rows import csr_of
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])

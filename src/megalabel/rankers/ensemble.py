@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Classifier, clone, instance, integer, one_of
+from megalabel.base import Check, clone, instance, integer, one_of
 from megalabel.data import LabelSet, Ranking
-from megalabel.linear.prior import begin, clamped, unnamed_scores
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
+from megalabel.data.ranking import unnamed_scores
+from megalabel.parts import Classifier
 
 
 class Ensemble(Classifier):
@@ -71,24 +74,11 @@ class Ensemble(Classifier):
         """Whether the model does."""
         return self.model.reads_texts
 
-    @property
-    def reads_labels(self) -> bool:
-        """Whether the model does."""
-        return self.model.reads_labels
-
-    @property
-    def reads_names(self) -> bool:
-        """Whether the model does."""
-        return self.model.reads_names
-
-    def fit(self, X: Any, Y: csr_matrix, labels: LabelSet | None = None, **more: Any) -> Self:
+    def _fit(self, examples: Examples) -> None:
         """Fit one model after another."""
-        Y = begin(self, X, Y, labels)
         self.members_ = [
-            _reseeded(self.model, number).fit(X, Y, self.labels_, **more)
-            for number in range(self.models)
+            _reseeded(self.model, number).fit_examples(examples) for number in range(self.models)
         ]
-        return self
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of all models together; of a list (`features.Each`), each model sees

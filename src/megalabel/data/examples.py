@@ -1,0 +1,108 @@
+"""Examples: what a classifier is fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.data.labelset import LabelSet
+from megalabel.data.matrix import check_targets
+from megalabel.errors import ParameterError, ShapeError
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows and the labels they carry, with what is known of the labels and of the columns.
+
+    Parameters
+    ----------
+    rows : CSR matrix, array, tokens or views
+        As the featurizer gives them; anything with a shape that can be indexed by row numbers.
+    targets : CSR matrix (rows, labels)
+        Relevances in float32, none of them zero or below (`Examples.of` checks them).
+    labels : LabelSet
+    label_points : array of row numbers, optional
+        The rows that are texts of labels and not texts of the corpus. They are learned from, but
+        neither counted nor held out.
+    find_label_rows : callable, optional
+        Gives a row for the text of each label; see `label_rows`.
+    find_columns : callable, optional
+        Gives the names of the columns; see `columns`.
+
+    Examples
+    --------
+    >>> some = Examples.of(np.eye(3), csr_matrix([[1, 0], [1, 1], [0, 1]]))
+    >>> some.labels.names.to_pylist(), some.label_counts.tolist()
+    (['0', '1'], [2, 2])
+    >>> len(some.at(np.array([0, 2])))
+    2
+    """
+
+    rows: Any
+    targets: csr_matrix
+    labels: LabelSet
+    label_points: np.ndarray | None = None
+    find_label_rows: Callable[[], Matrix] | None = None
+    find_columns: Callable[[], Sequence[str] | None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rows: Any,
+        targets: csr_matrix,
+        labels: LabelSet | None = None,
+        **more: Any,
+    ) -> Examples:
+        """Examples of rows and targets that are checked; labels are numbered if there are none."""
+        targets = check_targets(rows, targets)
+        labels = LabelSet.numbered(targets.shape[1]) if labels is None else labels
+        if len(labels) != targets.shape[1]:
+            raise ShapeError(f"Y is {targets.shape} but there are {len(labels)} labels")
+        return cls(rows, targets, labels, **more)
+
+    def __len__(self) -> int:
+        return int(self.targets.shape[0])
+
+    @property
+    def texts(self) -> np.ndarray:
+        """The numbers of the rows that are texts."""
+        return np.delete(
+            np.arange(len(self)), [] if self.label_points is None else self.label_points
+        )
+
+    @property
+    def label_counts(self) -> np.ndarray:
+        """How many texts carry each label."""
+        targets = self.targets if self.label_points is None else self.targets[self.texts]
+        return np.bincount(targets.indices, minlength=targets.shape[1])
+
+    @property
+    def label_rows(self) -> Matrix:
+        """A row for the text of each label, made when it is asked for."""
+        if self.find_label_rows is None:
+            raise ParameterError("the texts of labels are needed: give label_rows")
+        return self.find_label_rows()
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """What the columns of the rows are called, if they have names."""
+        return None if self.find_columns is None else self.find_columns()
+
+    def at(self, numbers: np.ndarray) -> Examples:
+        """The examples of some rows."""
+        points = None
+        if self.label_points is not None:
+            points = np.flatnonzero(np.isin(numbers, self.label_points))
+        rows, targets = self.rows[numbers], self.targets[numbers]
+        return replace(self, rows=rows, targets=targets, label_points=points)
+
+    def with_rows(self, rows: Any) -> Examples:
+        """The same examples with other rows in place of theirs."""
+        return replace(self, rows=rows)

@@ -1,0 +1,205 @@
+"""Matrices, sparse or dense: the checks and small operations that every room needs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix, issparse
+
+from megalabel import _native
+from megalabel.base import Component, integer
+from megalabel.errors import DataError, ParameterError, ShapeError
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+NORMS = {None: 0, "l1": 1, "l2": 2}  # as the native core numbers them
+_MOST_ENTRIES = np.iinfo(np.int32).max
+NO_WEIGHTS = np.zeros(0, np.float32)
+_COUNT = integer(1)  # made once, as it is asked with every query
+
+
+def canonical(matrix: Any, what: str = "matrix") -> csr_matrix:
+    """A float32 CSR matrix with sorted, unique columns and finite values; a copy only if needed."""
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2:
+            raise ShapeError(f"{what} must have two dimensions, not shape {matrix.shape}")
+    ready = isinstance(matrix, csr_matrix) and matrix.dtype == np.float32
+    result = matrix if ready else csr_matrix(matrix, dtype=np.float32)
+    if not result.has_canonical_format:
+        result = result.copy()  # sorting works in place, and the arrays may be the caller's
+        result.sum_duplicates()
+    if not _native.all_finite(result.data):
+        row = int(
+            np.searchsorted(result.indptr, np.flatnonzero(~np.isfinite(result.data))[0], "right")
+        )
+        raise DataError(f"{what} holds a value that is not a finite number in row {row - 1}")
+    return result
+
+
+def dense(matrix: Any, what: str = "features") -> np.ndarray:
+    """A contiguous two-dimensional array of finite float32; a copy only if needed."""
+    try:
+        result = np.asarray(matrix, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be a matrix of numbers") from None
+    if result.ndim != 2:
+        raise ShapeError(f"{what} must have two dimensions, not shape {result.shape}")
+    if not np.isfinite(result).all():
+        raise DataError(f"{what} holds a value that is not a finite number")
+    return np.ascontiguousarray(result)
+
+
+def as_dense(X: Matrix) -> np.ndarray:
+    """X as an array of float32."""
+    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), np.float32)
+
+
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> csr_matrix:
+    """A CSR matrix over arrays of a model folder, every position of which is looked at.
+
+    SciPy's own routines read wherever the arrays point, so that those of a damaged model would end
+    the process. (Its full check passes over matrices whose last row pointer is 0.)
+    """
+    matrix = csr_matrix((data, indices, indptr), shape=shape)
+    if (np.diff(indptr) < 0).any():
+        raise ValueError("the row pointers of a sparse matrix must not fall")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
+        raise ValueError(f"a sparse matrix of {shape} holds a column outside its width")
+    return matrix
+
+
+def check_targets(X: Matrix, Y: csr_matrix) -> csr_matrix:
+    """Y in canonical form and without stored zeros; an error unless it has as many rows as X and
+    no relevance below zero."""
+    Y = canonical(Y, "Y")
+    if X.shape[0] != Y.shape[0]:
+        raise ShapeError(f"X is {X.shape} but Y is {Y.shape}: as many rows are needed")
+    if Y.nnz and Y.data.min() < 0:
+        raise DataError("Y holds a relevance below zero")
+    if not Y.data.all():
+        Y = Y.copy()  # its arrays may be the caller's
+        Y.eliminate_zeros()
+    return Y
+
+
+def check_width(classifier: Component, X: Matrix, width: int) -> None:
+    """A ShapeError unless X has the columns that the classifier was fitted on."""
+    if len(X.shape) != 2 or X.shape[1] != width:
+        raise ShapeError(
+            f"X is {X.shape} but {type(classifier).__name__} was fitted on {width} columns"
+        )
+
+
+def clamped(k: int, n: int) -> int:
+    """k, but at most n; a ParameterError unless it is an integer of at least 1."""
+    if not _COUNT.accepts(k):
+        raise ParameterError(f"k must be an integer of at least 1, not {k!r}")
+    return min(int(k), n)
+
+
+def csr_of(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, columns: int) -> csr_matrix:
+    """The matrix over arrays of the native core; no copy of data and indices.
+
+    Columns must rise within each row. That is not looked at, nor is anything else: SciPy's checks
+    of a single row would take longer than to make it.
+    """
+    if len(data) > _MOST_ENTRIES:  # scipy wants indptr and indices of one type
+        matrix = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+        matrix.has_canonical_format = True
+        return matrix
+    matrix = csr_matrix.__new__(csr_matrix)
+    vars(matrix).update(_attributes(len(indptr) - 1, columns))
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32, copy=False)
+    return matrix
+
+
+@lru_cache(maxsize=16)
+def _attributes(rows: int, columns: int) -> dict[str, Any]:
+    """What a matrix of that shape consists of besides its arrays."""
+    matrix = csr_matrix((rows, columns), dtype=np.float32)
+    matrix.has_canonical_format = True
+    return {k: v for k, v in vars(matrix).items() if k not in ("data", "indices", "indptr")}
+
+
+def native_arrays(matrix: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A CSR matrix as the native core takes it: starts of rows, columns, values."""
+    return (
+        np.ascontiguousarray(matrix.indptr, dtype=np.int64),
+        np.ascontiguousarray(matrix.indices, dtype=np.int32),
+        np.ascontiguousarray(matrix.data, dtype=np.float32),
+    )
+
+
+def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
+    """A float32 copy whose rows have length `weight`; rows of zeros stay as they are."""
+    if isinstance(matrix, np.ndarray):
+        rows = np.array(matrix, dtype=np.float32)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        rows *= (weight / np.where(lengths == 0, 1, lengths)).astype(np.float32)[:, None]
+        return rows
+    values = matrix.data.astype(np.float32)  # always a copy
+    indptr = matrix.indptr.astype(np.int64, copy=False)
+    _native.weigh_rows(indptr, matrix.indices, values, NO_WEIGHTS, False, False, NORMS["l2"])
+    values *= np.float32(weight)
+    result = csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    result.has_sorted_indices = matrix.has_sorted_indices
+    return result
+
+
+def unit_rows(X: Matrix) -> Matrix:
+    """Rows scaled to length one; rows of zeros stay. Rows do not depend on those around them."""
+    if issparse(X):
+        return _unit_sparse_rows(X)
+    result = np.empty_like(X)
+    for i in range(0, len(X), 1024):
+        part = X[i : i + 1024].astype(np.float64)
+        length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
+        result[i : i + 1024] = part / np.where(length == 0, 1, length)
+    return result
+
+
+def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
+    rows = row_numbers(X)
+    squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
+    length = np.sqrt(np.where(squares == 0, 1, squares))
+    return with_values(X, X.data / length[rows])
+
+
+def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:
+    """Y with each row divided by its sum, its length or its largest value."""
+    if norm is None or not Y.nnz:
+        return Y
+    if norm == "max":
+        sizes = Y.max(axis=1).toarray().ravel()
+    else:
+        power = 1 if norm == "l1" else 2
+        sizes = np.asarray(Y.power(power).sum(axis=1)).ravel() ** (1 / power)
+    scaled = Y.data / np.repeat(sizes, np.diff(Y.indptr))
+    return csr_matrix((scaled.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape)
+
+
+def row_numbers(X: csr_matrix) -> np.ndarray:
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
+    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+
+
+def row_slice(matrix: csr_matrix, some: slice) -> csr_matrix:
+    """Rows that follow each other, in the memory of the matrix."""
+    starts = matrix.indptr[some.start : some.stop + 1]
+    entries = slice(starts[0], starts[-1])
+    parts = (matrix.data[entries], matrix.indices[entries], starts - starts[0])
+    return csr_matrix(parts, shape=(some.stop - some.start, matrix.shape[1]))
+
+
+def column_slice(matrix: csc_matrix, some: slice) -> csc_matrix:
+    """Columns that follow each other, in the memory of the matrix."""
+    return row_slice(matrix.T, some).T

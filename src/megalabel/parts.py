@@ -1,0 +1,198 @@
+"""The four parts of a tagger: featurizer, classifier, calibrator, decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from megalabel.base import Component
+from megalabel.data.examples import Examples
+from megalabel.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_matrix
+
+    from megalabel.base import Matrix
+    from megalabel.data import LabelSet, Ranking
+
+
+class Featurizer(Component, ABC):
+    """Text to vectors. Inputs are a Corpus, or texts, or (for some) a feature matrix."""
+
+    @abstractmethod
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Learn what is needed to turn inputs into vectors; y is not looked at."""
+
+    @abstractmethod
+    def transform(self, inputs: Any) -> Matrix:
+        """One row of float32 a text: a CSR matrix or a dense array."""
+
+    def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
+        """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
+        return self.fit(inputs).transform(inputs)
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """The number of columns that transform gives."""
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(string=True, sparse=True),
+        )
+
+
+class Classifier(Component, ABC):
+    """Vectors to ranked labels. Keeps the label set it was fitted with as `labels_`."""
+
+    labels_: LabelSet
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
+        return False
+
+    def fit(
+        self,
+        X: Any,
+        Y: csr_matrix,
+        labels: LabelSet | None = None,
+        *,
+        label_rows: Matrix | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Self:
+        """Learn from rows and the labels they carry.
+
+        Parameters
+        ----------
+        X : CSR matrix, array, tokens or views
+            The rows, as a featurizer gives them.
+        Y : CSR matrix (rows, labels)
+            The relevance of each label, in float32.
+        labels : LabelSet, optional
+            What the columns of Y mean; by default labels are numbered.
+        label_rows : CSR matrix or array, optional
+            A row for the text of each label, where the classifier looks at label texts.
+        columns : list of str, optional
+            What the columns of X are called, where the classifier looks words up.
+        """
+        more: dict[str, Any] = {}
+        if label_rows is not None:
+            more["find_label_rows"] = lambda: label_rows
+        if columns is not None:
+            more["find_columns"] = lambda: columns
+        return self.fit_examples(Examples.of(X, Y, labels, **more))
+
+    def fit_examples(self, examples: Examples) -> Self:
+        """Learn from examples: what `fit` makes of its arguments."""
+        self.check_parameters()
+        self._fit(examples)
+        self.labels_ = examples.labels
+        return self
+
+    @abstractmethod
+    def _fit(self, examples: Examples) -> None:
+        """Learn from examples, which are checked as parameters are; `labels_` is set afterwards."""
+
+    @abstractmethod
+    def rank(self, X: Matrix, k: int) -> Ranking:
+        """The k best labels of each row, best first, ties to the lower label number."""
+
+    @property
+    def ranks_held_out(self) -> bool:
+        """Whether `rank_held_out` can do without a new fit."""
+        return False
+
+    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
+        """Rank some training rows, each as if it had not been seen.
+
+        Calibration learns from it without a second training.
+        """
+        raise ParameterError(
+            f"{type(self).__name__} must be fitted without rows to rank them as if not seen"
+        )
+
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Learn more rows; `labels` is the known label set, with any new labels at its end."""
+        raise ParameterError(
+            f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
+        )
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
+        """One classifier of several, each fitted on the same rows for its own labels; `labels` are
+        those of all parts in a row."""
+        raise ParameterError(f"{cls.__name__} cannot be merged from classifiers of some labels")
+
+    def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
+        """A copy without weights of at most `threshold`, and with at most so many a label."""
+        raise ParameterError(f"{type(self).__name__} has no weights to prune")
+
+
+class Calibrator(Component, ABC):
+    """Scores to probabilities, learned from the first `k` labels of held-out rankings."""
+
+    k: int
+
+    @abstractmethod
+    def fit(
+        self,
+        ranking: Ranking,
+        Y: csr_matrix,
+        *,
+        label_counts: np.ndarray | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from the ranking of rows that the classifier has not seen, and their labels.
+
+        `label_counts` say how often each label occurs in training, `weights` how much a row counts.
+        """
+
+    def shortlist(self, k: int) -> int:
+        """How many labels a text must be ranked for the probabilities of k of them."""
+        return k
+
+    @abstractmethod
+    def apply(self, ranking: Ranking) -> Ranking:
+        """The same labels with probabilities for scores, in the same order where one map serves
+        them all."""
+
+
+class Decision(Component, ABC):
+    """Probabilities to label sets."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it must be fitted before it can be applied."""
+        return False
+
+    def fit(
+        self,
+        ranking: Ranking,
+        Y: csr_matrix | None = None,
+        train_labels: tuple[np.ndarray, int] | None = None,
+    ) -> Self:
+        """Learn, where there is something to learn, from a held-out ranking, its labels, and how
+        often each label occurs in so many training texts."""
+        return self
+
+    def shortlist(self, k: int) -> int:
+        """How many labels a text must be ranked to decide on k of them."""
+        return k
+
+    @abstractmethod
+    def apply(self, ranking: Ranking, k: int, *, overwrite: bool = False) -> Ranking:
+        """The labels to answer with, at most k a row.
+
+        With `overwrite` the answer may take the place of the ranking given, so that memory hardly
+        holds more than that. It is of no more use then, nor is what shares its arrays: a ranking
+        that it is a slice of, or the arrays that it was made of.
+        """
