@@ -13,8 +13,7 @@ from megalabel.base import clone
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import LabelTree
-from megalabel.rankers import dense
-from megalabel.rankers import AttentionTree, DenseTree, NearestLabels
+from megalabel.rankers import AttentionTree, DenseTree, NearestLabels, dense
 
 RANDOM = np.random.default_rng(0)
 LABELS = LabelSet([f"l{i}" for i in range(12)])
