@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from megalabel.errors import NotFittedError, ParameterError
 
@@ -245,6 +245,20 @@ class Component:
             if not (value is defaults[name].default or _same(value, defaults[name].default))
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+_Part = TypeVar("_Part", bound=Component)
+
+
+def with_learned(part: _Part, **learned: Any) -> _Part:
+    """The part itself, with what it would have learned."""
+    part.restore(learned)
+    return part
+
+
+def unfitted(part: _Part) -> _Part:
+    """A part with the same parameters and nothing learned, whatever `clone` would keep."""
+    return type(part)(**part.get_params(deep=False))
 
 
 def clone(value: Any) -> Any:

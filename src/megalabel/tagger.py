@@ -186,14 +186,20 @@ class Tagger(Component):
 
     def fit_vectors(self, vectors: Any, corpus: Corpus) -> None:
         """Train the classifier on what `features_` makes of a corpus, and calibrate it on rankings
-        of texts it has not seen."""
+        of texts it has not seen. Then `features_` and `classifier_` are the parts that answer."""
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
         self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
-        examples = self.examples(vectors, corpus)
+        examples, features = self.examples(vectors, corpus), self.features_
 
-        def trained(some: Examples) -> Classifier:
+        def train(some: Examples) -> None:
             fresh: Classifier = clone(self.classifier)
-            return fresh.fit_examples(some)
+            self.features_, self.classifier_ = fresh.fit_examples(some).parts(features)
+
+        def seen(rows: Any) -> Any:
+            """What ranks texts is given of them: what training was, or what its features make."""
+            if self.features_ is features:
+                return vectors[rows]
+            return self.features_.transform(corpus[rows])
 
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
         held_out = self.held_out(len(corpus))
@@ -201,8 +207,11 @@ class Tagger(Component):
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
             held_out = 0
         if not held_out:
-            self.classifier_ = trained(examples)
-            self._fit_decision_on_seen(vectors, corpus)
+            train(examples)
+            if self.decision_.learns:  # from texts that were trained on
+                rows = np.arange(min(len(corpus), self.calibration_texts))
+                ranking = self.classifier_.rank(seen(rows), self.decision_.shortlist(1))
+                self._fit_decision(ranking, corpus.targets[rows])
             return
         order = np.random.default_rng(self.seed).permutation(len(corpus))
         rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
@@ -213,15 +222,15 @@ class Tagger(Component):
             width = max(width, self.decision_.shortlist(1))
         width += _most(excluded)
         if self.classifier.ranks_held_out:
-            self.classifier_ = trained(examples)
+            train(examples)
             ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
         else:
             log.info("training without %d texts, to learn from their ranking", held_out)
-            self.classifier_ = trained(examples.at(rest))
-            ranking = self.classifier_.rank(vectors[rows], width)
+            train(examples.at(rest))
+            ranking = self.classifier_.rank(seen(rows), width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
-                self.classifier_ = trained(examples)
+                train(examples)
         ranking = ranking.without(excluded)
         if calibrator is not None:
             self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
@@ -242,13 +251,6 @@ class Tagger(Component):
             if self.calibration_ is not None:
                 ranking = self.calibration_.apply(ranking)
             self.decision_.fit(ranking, targets, (self.label_counts_, self.n_texts_))
-
-    def _fit_decision_on_seen(self, vectors: Any, corpus: Corpus) -> None:
-        """Where no text could be held out, a decision learns from texts that were trained on."""
-        if self.decision_.learns:
-            rows = slice(0, self.calibration_texts)
-            ranking = self.classifier_.rank(vectors[rows], self.decision_.shortlist(1))
-            self._fit_decision(ranking, corpus.targets[rows])
 
     def _calibrate(
         self, calibrator: Calibrator, ranking: Ranking, targets: csr_matrix, counts: np.ndarray

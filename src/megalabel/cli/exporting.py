@@ -10,6 +10,7 @@ import typer
 from megalabel.cli import output
 from megalabel.cli.models import Json, MaxBytes, SkipBad, check_model, read
 from megalabel.errors import MissingExtraError
+from megalabel.exporting import without_torch
 from megalabel.outputs import check_folder
 
 
@@ -34,7 +35,7 @@ def export(
     [dim]megalabel export model --out served --whole[/]
     """
     try:
-        from megalabel.neural import export_onnx, without_torch
+        from megalabel.neural import export_onnx
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "neural") from error
     if whole:

@@ -16,7 +16,7 @@ from megalabel.parts import Featurizer
 class BagEmbedding(Featurizer):
     """What a `neural.BagEncoder` makes of a text: its weighted words added up, and what follows.
 
-    Made by `neural.without_torch`; it learns nothing by itself.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself.
 
     Parameters
     ----------
@@ -30,13 +30,16 @@ class BagEmbedding(Featurizer):
         The vectors of words.
     block_ : dict of arrays
         The residual block (`residual`); empty where there is none.
+    projection_ : float32 array (narrow, width) or None
+        What vectors are projected by at last.
 
     Examples
     --------
     >>> from megalabel.features import Precomputed
     >>> bag = BagEmbedding(Precomputed(norm=None))
     >>> table = np.array([[1, -1], [0, 2]], np.float32)
-    >>> bag.restore({"words_": bag.words.fit(np.eye(2)), "table_": table, "block_": {}})
+    >>> learned = {"words_": bag.words.fit(np.eye(2)), "table_": table}
+    >>> bag.restore(learned | {"block_": {}, "projection_": None})
     >>> bag.transform(np.array([[1, 0], [1, 1]]))
     array([[1., 0.],
            [1., 1.]], dtype=float32)
@@ -47,13 +50,16 @@ class BagEmbedding(Featurizer):
     words_: Featurizer
     table_: np.ndarray
     block_: dict[str, np.ndarray]
+    projection_: np.ndarray | None
 
     def __init__(self, words: Featurizer) -> None:
         self.words = words
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("BagEmbedding is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "BagEmbedding is a part of a trained tagger: fit the system that made it"
+        )
 
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
@@ -62,13 +68,24 @@ class BagEmbedding(Featurizer):
         if words.shape[1] != len(self.table_):
             raise ShapeError(f"rows are {words.shape} but there are {len(self.table_)} words")
         made = np.maximum(words @ self.table_, 0)
-        return residual(made, self.block_) if self.block_ else made
+        if self.block_:
+            made = residual(made, self.block_)
+        return made if self.projection_ is None else np.asarray(made @ self.projection_.T)
 
     @property
     def n_features(self) -> int:
         """The width of the vectors."""
         self.check_fitted()
-        return int(self.table_.shape[1])
+        last = self.table_.T if self.projection_ is None else self.projection_
+        return len(last)
+
+    def onnx_twin(self, int8: bool) -> BagEmbedding:
+        """Itself: it needs no torch."""
+        if int8:
+            raise ParameterError(
+                "int8 is for encoders that read tokens; a bag of words is exported without"
+            )
+        return self
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take words and vectors back; they must fit each other."""
@@ -79,6 +96,9 @@ class BagEmbedding(Featurizer):
         check_array("BagEmbedding", "table_", self.table_, np.float32, (None, *width))
         if getattr(self, "block_", None) != {}:
             check_block("BagEmbedding", getattr(self, "block_", None), width[0])
+        if getattr(self, "projection_", 0) is not None:
+            narrow = getattr(self, "projection_", None)
+            check_array("BagEmbedding", "projection_", narrow, np.float32, (None, *width))
 
 
 def residual(x: np.ndarray, block: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,33 +12,27 @@ from torch import Tensor, distributed, nn
 from megalabel.base import (
     Check,
     boolean,
-    check_array,
     clone,
     instance,
     integer,
     number,
     one_of,
+    with_learned,
 )
 from megalabel.checkpoints import Steps
-from megalabel.data import Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import clamped
+from megalabel.labels import LabelTree
 from megalabel.neural.batches import Batch
-from megalabel.neural.classifier import (
-    NeuralClassifier,
-    encoded,
-    held_out_rows,
-    precision_at,
-)
+from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoding import encoded
 from megalabel.neural.heads import DenseHead, Head, ShardedHead
-from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.losses import Loss
 from megalabel.neural.losses import create as create_loss
 from megalabel.neural.processes import gathered_rows
 from megalabel.neural.trainer import Trainer
+from megalabel.rankers import DenseTree
 
-_SCORES = 1 << 24  # scores held at a time
 _UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
 
 
@@ -170,28 +164,21 @@ class FullClassifier(NeuralClassifier):
         if model.projection is not None:
             self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
 
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels, with the probabilities that the sigmoid gives."""
-        self.check_fitted()
-        self.check_rows(X)
-        k = clamped(k, len(self.labels_))
-        features = torch.from_numpy(encoded(self.module(), X, self.training))
-        if self.projection_ is not None:
-            features = features @ torch.from_numpy(np.array(self.projection_)).T
-        features = features.to(self.device())
+    def label_ranker(self) -> DenseTree:
+        """All labels at once: a tree of one level."""
+        return with_learned(
+            DenseTree(),
+            tree_=LabelTree.from_parents(np.full(len(self.labels_), -1)),
+            weights_=[self.weights_],
+            biases_=[self.bias_],
+            labels_=self.labels_,
+        )
 
-        def chunks() -> Iterator[tuple[Tensor, int]]:
-            size = max(1, _SCORES // max(1, len(features)))
-            for first in range(0, len(self.labels_), size):
-                part = slice(first, first + size)
-                weights, bias = (
-                    torch.from_numpy(np.array(a[part], np.float32)).to(features.device)
-                    for a in (self.weights_, self.bias_)
-                )
-                yield torch.addmm(bias, features, weights.T), first
-
-        scores, ids = best_of_chunks(chunks(), k)
-        return Ranking(ids.cpu().numpy(), torch.sigmoid(scores).cpu().numpy(), self.labels_)
+    def encoder_levels(self) -> list[dict[str, Any]]:
+        """The encoder's own vector, through the bottleneck if there is one."""
+        if self.projection_ is None:
+            return []
+        return [{"layers": [], "weight": self.projection_, "bias": None}]
 
     def _head(self, width: int, counts: np.ndarray, rows: int, device: torch.device) -> Head:
         loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
@@ -209,17 +196,6 @@ class FullClassifier(NeuralClassifier):
             seed=self.seed,
             device=device,
         )
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the learned state back; ValueError where its parts do not fit together."""
-        super().restore(learned)
-        labels, width = len(self.labels_), self.weights_.shape[-1]
-        check_array("FullClassifier", "weights_", self.weights_, np.float16, (labels, width))
-        check_array("FullClassifier", "bias_", self.bias_, np.float32, (labels,))
-        if self.projection_ is not None:
-            check_array(
-                "FullClassifier", "projection_", self.projection_, np.float32, (width, None)
-            )
 
 
 def full_head(width: int, counts: np.ndarray, rows: int, loss: Loss, **options: Any) -> Head:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, check_array, integer
+from megalabel.base import Check, Component, check_array, integer, with_learned
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
@@ -15,19 +17,63 @@ from megalabel.errors import ParameterError
 from megalabel.features.onnx import AT_ONCE, opened_graph
 from megalabel.labels import LabelTree
 from megalabel.parts import Classifier
+from megalabel.rankers import dense
 from megalabel.rankers.dense import below, best, filled, log_sigmoid
 
-if TYPE_CHECKING:
-    pass
-
 _HELD = 1 << 24  # numbers held at a time of what labels make of tokens
+
+
+class States(Component, ABC):
+    """A trained encoder that gives the state of each token."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of a state."""
+
+    @abstractmethod
+    def of(self, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The states (rows, length, width), float32, of token numbers (rows, length), int64;
+        `mask` says where a token is."""
+
+    def onnx_twin(self, int8: bool) -> States:
+        """The same without torch; `int8`: with weights in 8 bits."""
+        return self
+
+
+class OnnxStates(States):
+    """States by onnxruntime.
+
+    Attributes
+    ----------
+    graph_ : uint8 array
+        The encoder as ONNX: from tokens to states.
+    """
+
+    graph_: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Of a state."""
+        found = self._session.get_outputs()[0].shape[-1]
+        return found if isinstance(found, int) else 0
+
+    def of(self, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The states (rows, length, width)."""
+        inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
+        return np.asarray(self._session.run(None, inputs)[0])
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take the graph back and open it."""
+        self._session = opened_graph("OnnxStates", learned.get("graph_"))
+        super().restore(learned)
 
 
 class AttentionTree(Classifier):
     """What AttentionXML has learned: an encoder for each level, and the nodes that attend to it.
 
-    Made by `neural.without_torch`; it learns nothing by itself. Rows are the token numbers of
-    `features.OnnxTokens`.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself. Rows are
+    the token numbers of `features.OnnxTokens`.
 
     Parameters
     ----------
@@ -37,8 +83,8 @@ class AttentionTree(Classifier):
     Attributes
     ----------
     tree_ : LabelTree
-    graphs_ : list of uint8 arrays
-        The encoder of each level as ONNX: from tokens to states (rows, tokens, width).
+    states_ : list of States
+        The encoder of each level.
     queries_ : list of float16 arrays (nodes, width)
         What each level's nodes weigh tokens by; those of the last level in the order of labels.
     layers_ : list of lists of float32 arrays
@@ -53,7 +99,7 @@ class AttentionTree(Classifier):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {"beam": integer(1)}
 
     tree_: LabelTree
-    graphs_: list[np.ndarray]
+    states_: list[States]
     queries_: list[np.ndarray]
     layers_: list[list[np.ndarray]]
     pad_: int
@@ -69,7 +115,9 @@ class AttentionTree(Classifier):
 
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("AttentionTree is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "AttentionTree is a part of a trained tagger: fit the system that made it"
+        )
 
     def rank(self, X: np.ndarray, k: int) -> Ranking:
         """The k best labels: a label's score is the product of probabilities down its path.
@@ -95,46 +143,33 @@ class AttentionTree(Classifier):
         mask = tokens >= 0
         tokens = np.where(mask, tokens, self.pad_).astype(np.int64)
         mask[:, 0] = True  # a text without tokens has one of padding
-        inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
         above = nodes = np.empty(0)
         for t, starts in enumerate(self.tree_.levels_):
             last = t + 1 == self.tree_.depth
-            states = self._graphs[t].run(None, inputs)[0]
+            score = partial(
+                attended, self.states_[t].of(tokens, mask), mask, self.queries_[t], self.layers_[t]
+            )
             if t == 0:
                 numbers = np.arange(len(self.queries_[0]))[None]
-                sure = np.exp(log_sigmoid(self._attended(t, states, mask, numbers)))
+                sure = np.exp(log_sigmoid(score(numbers)))
             else:
                 children = below(starts, nodes)
                 numbers = children.reshape(len(nodes), -1)
                 if last:
                     named = self.tree_.label_of_leaf_[numbers]
                     numbers = np.where(numbers >= 0, named, -1)
-                made = self._attended(t, states, mask, np.maximum(numbers, 0))
-                sure = np.exp(log_sigmoid(made)) * np.repeat(above, children.shape[2], axis=1)
+                sure = np.exp(log_sigmoid(score(np.maximum(numbers, 0))))
+                sure = sure * np.repeat(above, children.shape[2], axis=1)
             there = numbers >= 0
             if last:
                 there = there & (self.label_counts_[numbers] > 0)
             above, nodes = best(np.where(there, sure, -np.inf), numbers, k if last else self.beam)
         return above, nodes
 
-    def _attended(
-        self, t: int, states: np.ndarray, mask: np.ndarray, numbers: np.ndarray
-    ) -> np.ndarray:
-        """Scores (rows, nodes) of nodes: each row's own, or the same for all."""
-        rows, length, width = states.shape
-        layers = self.layers_[t]
-        size = max(1, _HELD // (rows * (length + 2 * width)))
-        parts = []
-        for start in range(0, numbers.shape[1], size):
-            queries = self.queries_[t][numbers[:, start : start + size]].astype(np.float32)
-            with np.errstate(invalid="ignore"):  # kernels of BLAS may raise the flag over padding
-                matches = np.where(mask[:, None], queries @ states.transpose(0, 2, 1), -np.inf)
-                weights = np.exp(matches - matches.max(2, keepdims=True))
-                made = (weights / weights.sum(2, keepdims=True)) @ states
-                for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-                    made = np.maximum(made @ weight.T + bias, 0)
-                parts.append((made @ layers[-2].T + layers[-1])[..., 0])
-        return np.concatenate(parts, axis=1)
+    def onnx_twin(self, int8: bool) -> AttentionTree:
+        """The same over encoders that need no torch."""
+        states = [part.onnx_twin(int8) for part in self.states_]
+        return with_learned(AttentionTree(beam=self.beam), **self.learned() | {"states_": states})
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the levels back and open their encoders; they must fit the tree."""
@@ -145,21 +180,51 @@ class AttentionTree(Classifier):
                 raise ValueError(f"{part} of {name} must be a {kind.__name__}")
         if self.tree_.n_labels != len(self.labels_):
             raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
-        for part in ("graphs_", "queries_", "layers_"):
+        for part in ("states_", "queries_", "layers_"):
             levels = getattr(self, part, None)
             if not isinstance(levels, list) or len(levels) != self.tree_.depth:
                 raise ValueError(f"{part} of {name} must have one for each level")
         counts = getattr(self, "label_counts_", None)
         check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
-        for size, queries, layers in zip(
-            self.tree_.level_sizes, self.queries_, self.layers_, strict=True
+        for size, states, queries, layers in zip(
+            self.tree_.level_sizes, self.states_, self.queries_, self.layers_, strict=True
         ):
-            check_array(name, "queries_", queries, np.float16, (size, None))
-            width = queries.shape[1]
+            if not isinstance(states, States) or not states.fitted:
+                raise ValueError(f"states_ of {name} must be trained encoders")
+            width = states.width
+            check_array(name, "queries_", queries, np.float16, (size, width))
             if not isinstance(layers, list) or len(layers) < 2 or len(layers) % 2:
                 raise ValueError(f"layers_ of {name} must be weights and biases in turn")
             for weight, bias in zip(layers[::2], layers[1::2], strict=True):
                 check_array(name, "layers_", weight, np.float32, (None, width))
                 width = len(weight)
                 check_array(name, "layers_", bias, np.float32, (width,))
-        self._graphs = [opened_graph(name, graph) for graph in self.graphs_]
+
+
+def attended(
+    states: np.ndarray,
+    mask: np.ndarray,
+    queries: np.ndarray,
+    layers: list[np.ndarray],
+    numbers: np.ndarray,
+) -> np.ndarray:
+    """Scores (rows, nodes) of the nodes with such numbers: each row's own, or the same for all.
+
+    The weights of node l over the tokens t of a row are softmax_t(<h_t, u_l>), with `states` h and
+    `queries` u; the mean of the states by them goes through `layers`, weights and biases in turn.
+    """
+    if (device := dense.accelerator()) is not None:
+        return device.attended(states, mask, queries, layers, numbers)
+    rows, length, width = states.shape
+    size = max(1, _HELD // (rows * (length + 2 * width)))
+    parts = []
+    for start in range(0, numbers.shape[1], size):
+        wanted = queries[numbers[:, start : start + size]].astype(np.float32)
+        with np.errstate(invalid="ignore"):  # kernels of BLAS may raise the flag over padding
+            matches = np.where(mask[:, None], wanted @ states.transpose(0, 2, 1), -np.inf)
+            weights = np.exp(matches - matches.max(2, keepdims=True))
+            made = (weights / weights.sum(2, keepdims=True)) @ states
+            for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+                made = np.maximum(made @ weight.T + bias, 0)
+            parts.append((made @ layers[-2].T + layers[-1])[..., 0])
+    return np.concatenate(parts, axis=1)
