@@ -191,7 +191,8 @@ def best(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.nd
         scores, ids = _contenders(scores, ids, k)
     # one integer says both: a float's bits, in the order of floats, then the id from high to low
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
-    keys = (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0x7FFFFFFF - ids)
+    behind = 0x7FFFFFFF - ids.astype(np.int64)
+    keys = (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | behind
     if k < keys.shape[1]:
         keys = np.partition(keys, keys.shape[1] - k, axis=1)[:, -k:]
     keys = np.sort(keys, axis=1)[:, ::-1]
