@@ -132,9 +132,41 @@ def test_the_nearest_labels_as_one_by_one():
         assert {k: v for k, v in found.items() if v > 0} == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_ties_and_what_is_not_there_in_the_best_of_many(kind):
+    scores = np.round(drawn(7, 90, kind=np.float32))
+    scores[0] = 1
+    scores[1] = -np.inf
+    scores[2, 5:] = np.nan
+    ids = np.argsort(drawn(7, 90, kind=np.float32), axis=1).astype(kind)
+    ids[:, 3] = -1
+    scores[:, 3] = -np.inf
+    every = zip(scores, ids, *dense.best(scores, ids, 8), strict=True)
+    for row, own, found, at in every:
+        if np.isnan(row).any():
+            continue
+        order = sorted(range(90), key=lambda i: (-row[i], own[i]))[:8]
+        np.testing.assert_array_equal(found, row[order])
+        np.testing.assert_array_equal(at, own[order])
+    assert dense.best(scores, ids, 8)[0].shape == (7, 8)
+
+
+def test_a_device_makes_the_products_where_there_is_one(monkeypatch):
+    class Device:
+        def best_products(self, X, weights, bias, k):
+            return np.ones((len(X), k), np.float32), np.tile(np.arange(k), (len(X), 1))
+
+        def shortlisted(self, X, weights, bias, shortlist):
+            return np.zeros(shortlist.shape, np.float32)
+
+    monkeypatch.setattr(dense, "accelerator", Device)
+    scores = made(beams=(1, 1)).rank(X, 1).scores
+    np.testing.assert_allclose(scores, 0.25)
+
+
 @pytest.mark.parametrize("model", [made(), nearest()], ids=["tree", "nearest"])
 def test_they_cannot_be_trained(model):
-    with pytest.raises(ParameterError, match="made of a trained tagger"):
+    with pytest.raises(ParameterError, match="part of a trained tagger"):
         clone(model).fit(X, csr_matrix(np.ones((9, 12))))
     with pytest.raises(ShapeError, match="columns"):
         model.rank(X[:, :3], 1)
