@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("onnxruntime", reason="the extra onnx")
 pytest.importorskip("onnxscript", reason="the extra onnx")
 
@@ -23,6 +24,16 @@ from megalabel.linear import OneVsAll
 from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer
 from megalabel.rankers import Ensemble
 from megalabel.tagger import Tagger
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Torch's threads and those of parallel tests would get into each other's way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
 
 TEXTS = ["red evening gown", "", "zzyzx qwrtp", "denim trousers with rivets " * 9, "a lamp"]
 NEURAL = [name for name in systems.names() if systems.get(name).neural]
