@@ -14,16 +14,16 @@ torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("onnxruntime", reason="the extra onnx")
 pytest.importorskip("onnxscript", reason="the extra onnx")
 
-import megalabel
-from megalabel import systems
-from megalabel.cli.app import app
-from megalabel.errors import ParameterError
-from megalabel.exporting import without_torch
-from megalabel.features import BagEmbedding, Concat, Tfidf
-from megalabel.linear import OneVsAll
-from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer
-from megalabel.rankers import Ensemble
-from megalabel.tagger import Tagger
+import megalabel  # noqa: E402
+from megalabel import systems  # noqa: E402
+from megalabel.cli.app import app  # noqa: E402
+from megalabel.errors import ParameterError  # noqa: E402
+from megalabel.exporting import without_torch  # noqa: E402
+from megalabel.features import BagEmbedding, Concat, Tfidf  # noqa: E402
+from megalabel.linear import OneVsAll  # noqa: E402
+from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer  # noqa: E402
+from megalabel.rankers import Ensemble  # noqa: E402
+from megalabel.tagger import Tagger  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ NEURAL = [name for name in systems.names() if systems.get(name).neural]
 WITHOUT = """
 import json, sys
 sys.modules["torch"] = None
-import megalabel
+import megalabel  # noqa: E402
 ranking = megalabel.load(sys.argv[1]).rank(json.loads(sys.argv[2]), 4)
 print(json.dumps([ranking.ids.tolist(), ranking.scores.tolist()]))
 """

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel.base import check_array, instance
+from megalabel.data.matrix import products
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
 
@@ -70,7 +71,7 @@ class BagEmbedding(Featurizer):
         made = np.maximum(words @ self.table_, 0)
         if self.block_:
             made = residual(made, self.block_)
-        return made if self.projection_ is None else np.asarray(made @ self.projection_.T)
+        return made if self.projection_ is None else products(made, self.projection_)
 
     @property
     def n_features(self) -> int:
@@ -110,7 +111,7 @@ def residual(x: np.ndarray, block: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> residual(np.array([[2.0, -2.0]]), block)
     array([[1., 1.]])
     """
-    made = np.maximum(x @ block["weight"].T + block["bias"], 0)
+    made = np.maximum(products(x, block["weight"]) + block["bias"], 0)
     return np.asarray(block["gates"][0] * made + block["gates"][1] * x)
 
 

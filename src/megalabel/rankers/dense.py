@@ -10,7 +10,7 @@ import numpy as np
 from megalabel.base import Check, check_array, integer, one_of, sequence_of
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import as_dense, check_width, clamped
+from megalabel.data.matrix import as_dense, check_width, clamped, products
 from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree
@@ -231,9 +231,7 @@ def best_products(
     found: tuple[np.ndarray, np.ndarray] | None = None
     for first in range(0, len(weights), size):
         part = slice(first, first + size)
-        # all values are finite: kernels of BLAS may raise the flag over what pads their tiles
-        with np.errstate(invalid="ignore"):
-            scores = X @ weights[part].astype(np.float32).T + bias[part]
+        scores = products(X, weights[part], weights.size) + bias[part]
         made = best(scores, np.arange(first, first + scores.shape[1])[None], k)
         if found is not None:
             both = [np.hstack(pair) for pair in zip(found, made, strict=True)]
@@ -264,8 +262,8 @@ def shortlisted(
     for start in range(0, len(X), size):
         part = slice(start, start + size)
         with np.errstate(invalid="ignore"):
-            products = weights[at[part]].astype(np.float32) @ X[part, :, None]
-        scores[part] = products[..., 0] + bias[at[part]]
+            made = weights[at[part]].astype(np.float32) @ X[part, :, None]
+        scores[part] = made[..., 0] + bias[at[part]]
     return scores
 
 
