@@ -54,7 +54,7 @@ def test_values_that_are_not_finite_are_found(value: float, place: int) -> None:
         canonical(matrix)
 
 
-@pytest.mark.parametrize(("width", "labels"), [(32, 10), (96, 4), (3, 1), (300, 4000)])
+@pytest.mark.parametrize(("width", "labels"), [(32, 10), (96, 4), (3, 1), (300, 900)])
 def test_products_of_a_row_do_not_depend_on_the_rows_beside_it(width, labels):
     generator = np.random.default_rng(0)
     X, weights = (generator.normal(size=(n, width)).astype(np.float32) for n in (150, labels))
