@@ -9,7 +9,8 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -137,7 +138,14 @@ class Tagger(Component):
         self.system = system
 
     # ------------------------------------------------------------------ learning
-    def fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        labels: LabelSet | None = None,
+        prepared: Prepared | None = None,
+    ) -> Self:
         """Learn from a corpus, or from texts (or vectors) X with their labels y.
 
         Parameters
@@ -147,35 +155,20 @@ class Tagger(Component):
             The labels of each text; with a Corpus, none.
         labels : LabelSet, optional
             What the columns of a matrix y mean.
+        prepared : Prepared, optional
+            What `prepare` gave for the same corpus, for this fit alone.
         """
-        self.check_parts()  # all of them, before features are made
-        corpus = _as_corpus(X, y, labels)
-        if not len(corpus):
-            raise DataError("there is no text to learn from")
-        if not len(corpus.labels):
-            raise DataError(
-                "the corpus has no labels to learn: expected a field `labels` with names, or "
-                "`target_ind` with numbers"
-            )
-        self.origin = None  # what is learned now is not of the folder it was read from
         started = time.perf_counter()
-        features = self.features if self.features is not None else Tfidf()
-        if corpus.texts is None and not isinstance(features, Precomputed):
-            if self.classifier.reads_texts:
-                raise DataError(
-                    f"{self.system or type(self.classifier).__name__} reads texts, but the corpus "
-                    "has vectors alone: choose a linear system"
-                )
-            features = Precomputed()
-        self.features_ = clone(features)
-        with progress("turning texts into features"):
-            vectors = self.features_.fit_transform(corpus)
-        log.info("%d texts to %d features", *vectors.shape)
-        self.fit_vectors(vectors, corpus)
+        corpus = _as_corpus(X, y, labels)
+        if prepared is None:
+            prepared = self.prepare(corpus)
+        self.origin = None  # what is learned now is not of the folder it was read from
+        self.features_ = prepared.features
+        self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
         self.provenance_ = {
             "date": _now(),
-            "seconds": round(time.perf_counter() - started, 3),
+            "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
             "megalabel": __version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
@@ -184,44 +177,77 @@ class Tagger(Component):
         }
         return self
 
-    def fit_vectors(self, vectors: Any, corpus: Corpus) -> None:
-        """Train the classifier on what `features_` makes of a corpus, and calibrate it on rankings
-        of texts it has not seen."""
-        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
-        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
-        examples = self.examples(vectors, corpus)
+    def prepare(self, corpus: Corpus) -> Prepared:
+        """What a fit on a corpus begins with: features of its texts, and which texts are held out.
 
-        def trained(some: Examples) -> Classifier:
-            fresh: Classifier = clone(self.classifier)
-            return fresh.fit_examples(some)
+        It can be looked at, to say what the fit will cost, before it is given to `fit`.
+        """
+        self.check_parts()  # all of them, before features are made
+        if not len(corpus):
+            raise DataError("there is no text to learn from")
+        if not len(corpus.labels):
+            raise DataError(
+                "the corpus has no labels to learn: expected a field `labels` with names, or "
+                "`target_ind` with numbers"
+            )
+        features = self.features if self.features is not None else Tfidf()
+        if corpus.texts is None and not isinstance(features, Precomputed):
+            if self.classifier.reads_texts:
+                raise DataError(
+                    f"{self.system or type(self.classifier).__name__} reads texts, but the corpus "
+                    "has vectors alone: choose a linear system"
+                )
+            features = Precomputed()
+        features = clone(features)
+        started = time.perf_counter()
+        with progress("turning texts into features"):
+            vectors = features.fit_transform(corpus)
+        log.info("%d texts to %d features", *vectors.shape)
+        prepared = self.prepared(features, vectors, corpus)
+        prepared.seconds = time.perf_counter() - started
+        return prepared
 
-        self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+    def prepared(self, features: Featurizer, vectors: Any, corpus: Corpus) -> Prepared:
+        """What a fit begins with where fitted features have made vectors of a corpus already."""
+        examples = _examples(features, vectors, corpus)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
             held_out = 0
-        if not held_out:
-            self.classifier_ = trained(examples)
-            self._fit_decision_on_seen(vectors, corpus)
-            return
         order = np.random.default_rng(self.seed).permutation(len(corpus))
-        rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
+        rows, first = np.sort(order[:held_out]), examples
+        if held_out and not self.classifier.ranks_held_out:
+            first = examples.at(np.sort(order[held_out:]))
+        return Prepared(features, examples, rows, first, clone(self.classifier))
+
+    def fit_prepared(self, prepared: Prepared, corpus: Corpus) -> None:
+        """Train the classifier, and calibrate it on rankings of texts it has not seen."""
+        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
+        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
+        self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+        examples, rows = prepared.examples, prepared.held_out
+        apart = prepared.first is not examples
+        if apart:
+            log.info("training without %d texts, to learn from their ranking", len(rows))
+        self.classifier_ = prepared.classifier.fit_examples(prepared.first)
+        if not len(rows):
+            self._fit_decision_on_seen(examples.rows, corpus)
+            return
+        prepared.first = examples  # a copy of most rows is not to be held any longer
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
         calibrator = None if self.calibration is None else self._calibrator(self.calibration)
         width = 0 if calibrator is None else calibrator.k
         if self.decision_.learns:
             width = max(width, self.decision_.shortlist(1))
         width += _most(excluded)
-        if self.classifier.ranks_held_out:
-            self.classifier_ = trained(examples)
-            ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
-        else:
-            log.info("training without %d texts, to learn from their ranking", held_out)
-            self.classifier_ = trained(examples.at(rest))
-            ranking = self.classifier_.rank(vectors[rows], width)
+        if apart:
+            ranking = self.classifier_.rank(examples.rows[rows], width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
-                self.classifier_ = trained(examples)
+                fresh: Classifier = clone(self.classifier)
+                self.classifier_ = fresh.fit_examples(examples)
+        else:
+            ranking = self.classifier_.rank_held_out(examples.rows, corpus.targets, rows, width)
         ranking = ranking.without(excluded)
         if calibrator is not None:
             self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
@@ -272,36 +298,6 @@ class Tagger(Component):
         held_out = 0 if self.classifier.ranks_held_out else self.held_out(texts)
         again = held_out > texts / 20 if self.refit == "auto" else bool(self.refit)
         return 2 if held_out and again else 1
-
-    def examples(self, vectors: Any, corpus: Corpus) -> Examples:
-        """What the classifier is fitted on: a corpus, with what `features_` makes of its texts."""
-
-        def columns() -> Sequence[str] | None:
-            terms = getattr(self.features_, "terms_", None)  # hashed words have no names
-            return None if terms is None else terms.to_pylist()
-
-        return Examples.of(
-            vectors,
-            corpus.targets,
-            corpus.labels,
-            find_label_rows=cache(partial(self._label_rows, corpus.labels)),
-            find_columns=columns,
-        )
-
-    def _label_rows(self, labels: LabelSet) -> Any:
-        """The labels' own texts as vectors."""
-        if isinstance(self.features_, Precomputed):
-            raise ParameterError(
-                f"{type(self.classifier).__name__} reads the texts of labels, but the features "
-                "are vectors made elsewhere; fit it by itself, with label_rows"
-            )
-        texts = labels.names if labels.texts is None else labels.texts
-        if pc.all(pc.utf8_is_decimal(texts)).as_py():
-            raise DataError(
-                f"{type(self.classifier).__name__} reads the texts of labels, but these are known "
-                "by number alone"
-            )
-        return self.features_.transform(texts)
 
     def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
         """Learn more texts where the classifier can; labels not seen before join the label set.
@@ -714,6 +710,53 @@ class Tagger(Component):
         if not self.in_names_ and self.labels == LabelSet.numbered(len(self.labels)):
             return np.arange(len(self.labels))
         return np.array(self.labels.names.to_pylist(), dtype=object)
+
+
+@dataclass
+class Prepared:
+    """What a fit begins with; made by `Tagger.prepare`."""
+
+    features: Featurizer
+    """Fitted."""
+    examples: Examples
+    """All texts."""
+    held_out: np.ndarray
+    """Which of them calibration and decision learn from."""
+    first: Examples
+    """What the classifier is trained on at first."""
+    classifier: Classifier
+    """Not fitted yet; what it has prepared is taken up."""
+    seconds: float = 0.0
+    """How long it took."""
+
+
+def _examples(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
+    """What a classifier is fitted on: a corpus, with what features make of its texts."""
+
+    def columns() -> Sequence[str] | None:
+        terms = getattr(features, "terms_", None)  # hashed words have no names
+        return None if terms is None else terms.to_pylist()
+
+    return Examples.of(
+        vectors,
+        corpus.targets,
+        corpus.labels,
+        find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
+        find_columns=columns,
+    )
+
+
+def _label_rows(features: Featurizer, labels: LabelSet) -> Any:
+    """The labels' own texts as vectors."""
+    if isinstance(features, Precomputed):
+        raise ParameterError(
+            "the texts of labels are asked for, but the features are vectors made elsewhere; fit "
+            "the classifier by itself, with label_rows"
+        )
+    texts = labels.names if labels.texts is None else labels.texts
+    if pc.all(pc.utf8_is_decimal(texts)).as_py():
+        raise DataError("the texts of labels are asked for, but these are known by number alone")
+    return features.transform(texts)
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

@@ -19,13 +19,13 @@ def test_small_linear_jobs_are_not_looked_at(corpus):
 def fits(monkeypatch):
     """The number of texts, and of steps, of each fit that is tried."""
     seen = []
-    fit = Tagger.fit_vectors
+    fit = Tagger.fit_prepared
 
-    def counted(self, vectors, texts):
+    def counted(self, prepared, texts):
         seen.append((len(texts), self.classifier.trainer.steps))
-        return fit(self, vectors, texts)
+        return fit(self, prepared, texts)
 
-    monkeypatch.setattr(Tagger, "fit_vectors", counted)
+    monkeypatch.setattr(Tagger, "fit_prepared", counted)
     return seen
 
 

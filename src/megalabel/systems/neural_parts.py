@@ -215,9 +215,11 @@ class _Job:
             steps=steps, epochs=None, batch=self.batch, log=None
         )
         rows = np.sort(rows)
+        some = self._corpus[rows]
+        prepared = tagger.prepared(self.features, self._vectors[rows], some)
         clock = self._clock()
         with neural().Stopwatch() as watch:
-            tagger.fit_vectors(self._vectors[rows], self._corpus[rows])
+            tagger.fit_prepared(prepared, some)
         seconds = clock.seconds()
         fitted = tagger.classifier_
         encoder: Encoder = vars(fitted)["encoder_"]
