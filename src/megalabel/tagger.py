@@ -40,6 +40,7 @@ from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
+from megalabel.labels import read_propensities
 from megalabel.labels.vectors import check_argument
 from megalabel.linear.prior import clamped
 from megalabel.metrics import Evaluation, evaluate
@@ -461,7 +462,8 @@ class Tagger(Component):
         Parameters
         ----------
         decision : Decision or None
-            The rule; None: the k best labels.
+            The rule; None: the k best labels. One that has learned already is taken as it is where
+            no texts are given.
         X : Corpus, sequence of str, CSR matrix or array, optional
             Texts to learn from, for a rule that learns.
         y : optional
@@ -481,7 +483,9 @@ class Tagger(Component):
         """
         self.check_fitted()
         rule = TopK() if decision is None else clone(decision)
-        if rule.learns:
+        if rule.learns and X is None and decision is not None and decision.fitted:
+            rule = decision
+        elif rule.learns:
             if X is None:
                 raise DataError(f"{type(rule).__name__} learns from texts: give some")
             labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
@@ -563,10 +567,12 @@ class Tagger(Component):
         """How good the ranking is on a corpus, or on texts X with their labels y.
 
         `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
-        label of `corpus.aligned(tagger.labels)`; `ranking` is what `rank` gave for the texts, where
-        it is there already.
+        label of `corpus.aligned(tagger.labels)`, or a Path: a file that `labels.read_propensities`
+        reads. `ranking` is what `rank` gave for the texts, where it is there already.
         """
         corpus = self._measurable(X, y)
+        if isinstance(propensities, Path):
+            propensities = read_propensities(propensities, corpus.labels)
         if ranking is None:
             ranking = self.rank(corpus, int(np.max(k)))
         return evaluate(

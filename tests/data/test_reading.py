@@ -340,7 +340,7 @@ class TestFolders:
             "skipped": 0,
         }
         assert len(read(tmp_path, "valid")) == 1
-        with pytest.raises(DataError, match=r"several parts: train, test, validation; say which"):
+        with pytest.raises(ParameterError, match="several parts: train, test, validation; say"):
             read(tmp_path)
 
     def test_a_part_that_is_not_there(self, tmp_path):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from megalabel.cli import output
-from megalabel.cli.models import Json
+from megalabel.cli.shared import Json, Model
 from megalabel.tagger import Tagger
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     text: Annotated[str, typer.Argument(help="A text.")],
     label: Annotated[str, typer.Argument(help="A label, by its id or name.")],
     words: Annotated[int, typer.Option(min=1, help="Show so many words a classifier.")] = 10,

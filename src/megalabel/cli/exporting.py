@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
+from megalabel import store
 from megalabel.cli import output
-from megalabel.cli.models import Json, MaxBytes, SkipBad, check_model, read
+from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, read
 from megalabel.errors import MissingExtraError
 from megalabel.outputs import check_folder
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     whole: Annotated[
         bool, typer.Option("--whole", help="All of the model, to tag with where torch is not.")
@@ -38,7 +39,7 @@ def export(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "neural") from error
     if whole:
-        check_model(out)
+        store.check_target(out)
     else:
         check_folder(out)
     sample = None if texts is None else read(texts, part, skip_bad, max_bytes)

@@ -24,10 +24,10 @@ from megalabel.errors import (
     ShapeError,
     StoreError,
 )
+from megalabel.files import MANIFEST
 from megalabel.store.encoding import Decoder, Encoder
 from megalabel.store.folder import (
     FILE_NAME,
-    MANIFEST,
     Folder,
     check_target,
     replacing,
@@ -35,7 +35,17 @@ from megalabel.store.folder import (
     write_file,
 )
 
-__all__ = ["about", "blaming", "check_target", "fingerprint", "is_model", "load", "save", "verify"]
+__all__ = [
+    "about",
+    "blaming",
+    "check_target",
+    "fingerprint",
+    "folder_bytes",
+    "is_model",
+    "load",
+    "save",
+    "verify",
+]
 
 _Read = TypeVar("_Read")
 
@@ -117,6 +127,11 @@ def about(path: str | Path) -> dict[str, Any]:
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model folder."""
     return (Path(path) / MANIFEST).is_file()
+
+
+def folder_bytes(path: str | Path) -> int:
+    """The size of a model folder."""
+    return sum(file.stat().st_size for file in Path(path).iterdir())
 
 
 def verify(path: str | Path) -> None:
