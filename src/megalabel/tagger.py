@@ -483,7 +483,7 @@ class Tagger(Component):
         """
         self.check_fitted()
         rule = TopK() if decision is None else clone(decision)
-        if rule.learns and X is None and decision is not None and decision.fitted:
+        if X is None and decision is not None and decision.fitted:
             rule = decision
         elif rule.learns:
             if X is None:

@@ -343,6 +343,11 @@ class TestFolders:
         with pytest.raises(ParameterError, match="several parts: train, test, validation; say"):
             read(tmp_path)
 
+    def test_a_model_folder_is_no_corpus(self, tmp_path):
+        put(tmp_path, **{"megalabel.json": "{}", "train.jsonl": jsonl([{"text": "x"}])})
+        with pytest.raises(DataError, match="this is a model folder, not a corpus"):
+            read(tmp_path, "train")
+
     def test_a_part_that_is_not_there(self, tmp_path):
         put(tmp_path, train__jsonl=jsonl([{"text": "x"}]))
         with pytest.raises(DataError, match="no test part; there is train"):
