@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 import megalabel
 from megalabel import systems
 from megalabel.base import made_once
+from megalabel.data.formats.lines import long_fields
 from megalabel.decision import Online
 
 THREADS = 8
@@ -72,7 +74,9 @@ def test_tags_are_the_same_for_several_threads(name, create, corpus, tmp_path):
     loaded = megalabel.load(tmp_path / "model")
     found = at_once(lambda i: loaded.tag(parts[i], k=3))
     for tags, wanted in zip(found, expected, strict=True):
-        assert [[t.label for t in row] for row in tags] == [[t.label for t in row] for row in wanted]
+        assert [[t.label for t in row] for row in tags] == [
+            [t.label for t in row] for row in wanted
+        ]
 
 
 @pytest.mark.parametrize("name", ["astec", "attentionxml", "cascadexml", "inceptionxml", "renee"])
@@ -108,3 +112,15 @@ def test_a_stream_is_decided_one_call_after_another(corpus):
 def test_a_name_is_looked_up_by_several_threads(corpus):
     labels = megalabel.LabelSet([f"label {i}" for i in range(20_000)])
     assert at_once(lambda i: labels.index(f"label {i}")) == list(range(THREADS))
+
+
+def test_long_fields_are_read_by_several_threads():
+    before = csv.field_size_limit()
+
+    def read(i):
+        with long_fields():
+            time.sleep(0.002 * (THREADS - i))
+            return len(next(csv.reader(["x" * (before + 1)]))[0])
+
+    assert at_once(read) == [before + 1] * THREADS
+    assert csv.field_size_limit() == before

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from megalabel.errors import NotFittedError, ParameterError
 
@@ -84,6 +85,32 @@ def sequence_of(check: Check, length: int | None = None) -> Check:
         ),
         f"a list of {size}, each {check.expected}",
     )
+
+
+_Made = TypeVar("_Made")
+# one for all: a component that had its own could neither be pickled nor copied
+_MAKING = threading.RLock()
+
+
+def made_once(owner: Any, name: str, make: Callable[[], _Made]) -> _Made:
+    """An attribute that is made when it is first asked for, by one thread while others wait.
+
+    None stands for what has not been made. It is set once it is whole, and not set by an error.
+
+    Examples
+    --------
+    >>> part = Component()
+    >>> made_once(part, "_answer", lambda: 42), made_once(part, "_answer", lambda: 43)
+    (42, 42)
+    """
+    found: _Made | None = getattr(owner, name, None)
+    if found is None:
+        with _MAKING:
+            found = getattr(owner, name, None)
+            if found is None:
+                found = make()
+                setattr(owner, name, found)
+    return found
 
 
 def check_array(

@@ -83,6 +83,23 @@ class Tagger(Component):
     system : str, optional
         The name of the recipe that made this tagger.
 
+    Notes
+    -----
+    What several threads may do with one tagger at the same time:
+
+    ===========================================  ================================================
+    `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
+    `predict`, `predict_proba`, `score`,
+    `decision_function`, `evaluate`, `explain`,
+    `label_features`, `prune`, `save`
+    `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
+    `set_decision`, `set_params`, `restore`      call may run at the same time
+    `load`                                       safe: each call makes a tagger of its own
+    ===========================================  ================================================
+
+    A service that changes a model makes the new tagger first, then lets its name refer to that.
+    With the decision `Online`, calls are decided one after another, in the order they come in.
+
     Examples
     --------
     >>> from megalabel import systems

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from megalabel import store
-from megalabel.base import Featurizer, clone, instance, integer, one_of, sequence_of
+from megalabel.base import Featurizer, clone, instance, integer, made_once, one_of, sequence_of
 from megalabel.errors import MissingExtraError, ParameterError, ShapeError
 from megalabel.features.rows import normalised_rows
 
@@ -128,15 +128,17 @@ class Embedding(Featurizer):
 
     def _encoding(self) -> EncoderModule:
         """The encoder as a module, made when it is first asked."""
-        if self._module is None:
-            module = self.encoder_.module()
+
+        def make() -> EncoderModule:
+            module: EncoderModule = self.encoder_.module().eval()
             if self.tokenizer_.n_features > (known := module.table.num_embeddings):
                 raise ShapeError(
                     f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
                     f"knows {known}"
                 )
-            self._module = module
-        return self._module
+            return module
+
+        return made_once(self, "_module", make)
 
     def __sklearn_clone__(self) -> Self:
         if self.source is None and self.fitted:

@@ -17,6 +17,7 @@ from megalabel.base import (
     clone,
     instance,
     integer,
+    made_once,
     number,
     one_of,
     sequence_of,
@@ -222,9 +223,7 @@ class CascadeClassifier(NeuralClassifier):
 
     def network(self) -> Cascade:
         """The trained network, on its device."""
-        if self._network is None:
-            self._network = self._restored().to(self.device())
-        return self._network
+        return made_once(self, "_network", lambda: self._restored().to(self.device()))
 
     def features(self, X: Views) -> csr_matrix:
         """What the ranker sees: words and vectors side by side."""

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.base import Classifier, clone
+from megalabel.base import Classifier, clone, made_once
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError
 from megalabel.linear import OneVsAll, TreeClassifier
@@ -88,9 +88,8 @@ class NeuralClassifier(Classifier):
 
     def module(self) -> EncoderModule:
         """The trained encoder, on its device."""
-        if self._module is None:
-            self._module = self.encoder_.module().to(self.device())
-        return self._module
+        # ready to answer, so that no call changes it while another thread asks it
+        return made_once(self, "_module", lambda: self.encoder_.module().to(self.device()).eval())
 
     def restore(self, learned: Any) -> None:
         """Take the learned state back; the module is made when it is first asked."""
