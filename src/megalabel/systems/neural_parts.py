@@ -14,11 +14,10 @@ from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.errors import MissingExtraError
 from megalabel.features import Precomputed, Tfidf
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
-    memory_available,
-    memory_in_use,
     working_bytes,
 )
 from megalabel.tagger import Tagger
