@@ -48,32 +48,16 @@ def info(
 
 
 def _model_info(path: Path, verify: bool, as_json: bool) -> None:
-    if verify:
-        store.verify(path)
-    about = store.about(path)
-    shown = {
-        key: about.get(key)
-        for key in (
-            "class",
-            "system",
-            "labels",
-            "features",
-            "megalabel",
-            "format",
-            "metrics",
-            "reliability",
-            "provenance",
-        )
-    }
-    shown |= {"bytes": store.folder_bytes(path), "verified": verify}
+    shown = store.described(path, verified=verify)
     if as_json:
         if shown["metrics"]:
             shown["metrics"] = Evaluation.from_dict(shown["metrics"]).to_dict(percent=True)
-        output.show_json(shown | {"parameters": about["parameters"]})
+        output.show_json(shown)
         return
+    del shown["parameters"]
     provenance = shown.pop("provenance") or {}
     metrics, reliability = shown.pop("metrics") or {}, shown.pop("reliability") or {}
-    shown["bytes"] = size(store.folder_bytes(path))
+    shown["bytes"] = size(shown["bytes"])
     output.show_facts(f"Model {path}", shown)
     corpus = provenance.pop("corpus", {})
     output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})

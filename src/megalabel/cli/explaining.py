@@ -29,9 +29,9 @@ def explain(
         output.show_json([reason._asdict() for reason in reasons])
         return
     trees = Counter(reason.tree for reason in reasons)
-    for tree, steps in groupby(reasons, lambda reason: reason.tree):
+    for tree, path in groupby(reasons, lambda reason: reason.tree):
         of_tree = f", tree {tree + 1} of {len(trees)}" if len(trees) > 1 else ""
-        for number, reason in enumerate(steps, 1):
+        for number, reason in enumerate(path, 1):
             of_step = f", step {number} of {trees[tree]} down the tree" if trees[tree] > 1 else ""
             rows = [(word, f"{share:+.3f}") for word, share in reason.words]
             rows += [("(bias)", f"{reason.bias:+.3f}"), ("margin", f"{reason.margin:+.3f}")]

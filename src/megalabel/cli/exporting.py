@@ -10,8 +10,8 @@ import typer
 from megalabel import store
 from megalabel.cli import output
 from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, read
-from megalabel.errors import MissingExtraError
 from megalabel.outputs import check_folder
+from megalabel.systems.neural_parts import neural
 
 
 def export(
@@ -34,21 +34,18 @@ def export(
     [dim]megalabel export model --out encoder[/]
     [dim]megalabel export model --out served --whole[/]
     """
-    try:
-        from megalabel.neural import export_onnx, without_torch
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "neural") from error
+    room = neural()
     if whole:
         store.check_target(out)
     else:
         check_folder(out)
     sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
     if whole:
-        tagger = without_torch(model, int8=int8, texts=sample)
+        tagger = room.without_torch(model, int8=int8, texts=sample)
         tagger.save(out)
         about = tagger.provenance_["without_torch"]
     else:
-        about = export_onnx(model, out, int8=int8, texts=sample)
+        about = room.export_onnx(model, out, int8=int8, texts=sample)
     if as_json:
         output.show_json(about)
         return

@@ -31,10 +31,7 @@ def systems(
     """List the systems, or describe one with its parameters."""
     chosen = [recipes.get(name)] if name else [recipes.get(n) for n in recipes.names()]
     if as_json:
-        fields = ("name", "summary", "paper", "cost")
-        output.show_json(
-            [{f: getattr(s, f) for f in fields} | {"parameters": s.parameters()} for s in chosen]
-        )
+        output.show_json([system.to_dict() for system in chosen])
         return
     rows = [[s.name, s.summary, s.cost, s.paper] for s in chosen]
     output.show_table("", ["system", "what it is", "training cost", "paper"], rows)

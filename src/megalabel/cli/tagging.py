@@ -62,7 +62,8 @@ def tag(
             if as_json:
                 output.show_json(row)
                 continue
-            title = f"[bold]{escape(row['text'] or f'row {number}')}[/]"
+            words = f"row {number}" if row["text"] is None else row["text"]
+            title = f"[bold]{escape(words)}[/]"
             shown = f"[cyan]{escape(row['uid'])}[/] {title}" if "uid" in row else title
             output.console.print(shown, soft_wrap=True)
             for found in row["labels"]:

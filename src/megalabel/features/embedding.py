@@ -130,7 +130,7 @@ class Embedding(Featurizer):
         """The encoder as a module, made when it is first asked."""
 
         def make() -> EncoderModule:
-            module: EncoderModule = self.encoder_.module().eval()
+            module: EncoderModule = self.encoder_.module()
             if self.tokenizer_.n_features > (known := module.table.num_embeddings):
                 raise ShapeError(
                     f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "

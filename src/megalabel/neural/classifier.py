@@ -88,8 +88,7 @@ class NeuralClassifier(Classifier):
 
     def module(self) -> EncoderModule:
         """The trained encoder, on its device."""
-        # ready to answer, so that no call changes it while another thread asks it
-        return made_once(self, "_module", lambda: self.encoder_.module().to(self.device()).eval())
+        return made_once(self, "_module", lambda: self.encoder_.module().to(self.device()))
 
     def restore(self, learned: Any) -> None:
         """Take the learned state back; the module is made when it is first asked."""
