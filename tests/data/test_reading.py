@@ -343,6 +343,11 @@ class TestFolders:
         with pytest.raises(ParameterError, match="several parts: train, test, validation; say"):
             read(tmp_path)
 
+    def test_vectors_without_a_row(self, tmp_path):
+        put(tmp_path, **{"train.txt": "0 3 2\n"})
+        with pytest.raises(DataError, match="expected at least one text"):
+            read(tmp_path)
+
     def test_a_model_folder_is_no_corpus(self, tmp_path):
         put(tmp_path, **{"megalabel.json": "{}", "train.jsonl": jsonl([{"text": "x"}])})
         with pytest.raises(DataError, match="this is a model folder, not a corpus"):

@@ -114,7 +114,7 @@ def decide(
         "threshold": threshold,
     }
     more = settings_of(settings)
-    for name in more.keys() & {*usual, *asked}:
+    for name in sorted(more.keys() & {*usual, *asked}):
         option = "cap" if name == "caps" else name
         raise ParameterError(f"--set {name}: there is --{option} for it")
     given: dict[str, Any] = {}

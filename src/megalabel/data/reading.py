@@ -91,6 +91,8 @@ def read(
         corpus = _named(_read_sparse(part, problems, limits), labels, part)
         origin = np.arange(len(corpus))
     skipped = problems.count - before
+    if not len(corpus):
+        raise nothing_read(part.files[0], problems, skipped)
     corpus.source = {
         "path": part.shown,
         "format": part.format,

@@ -87,10 +87,10 @@ def tried(
     The decided labels, and what they and the k most probable labels are worth: precision and the
     metric, as expected by the probabilities and, where the labels are known, in truth.
     """
-    truth = corpus if corpus.targets.nnz else None
+    truth = corpus.aligned(ranking.labels) if corpus.targets.nnz else None
     targets = None
-    if rule.get_params().get("truth") == "labels" and truth is not None:
-        targets, truth = truth.aligned(ranking.labels).targets, None
+    if truth is not None and rule.get_params().get("truth") == "labels":
+        targets, truth = truth.targets, None
     if rule.learns:
         rule.fit(ranking, targets, train_labels)
     # the answer takes the place of the shortlists, so all else that they tell comes first
