@@ -14,7 +14,7 @@ SOURCE = Path(megalabel.__file__).parent
 
 # from the floor up; modules of one line may import each other in the order they stand in
 ORDER = """
-    errors _native clock machine progress units once base files outputs
+    errors _native clock machine progress units base files outputs
     data
     parts
     store
@@ -37,7 +37,7 @@ ORDER = """
     serve
     scale
     cli
-""".split()
+""".split()  # noqa: SIM905
 PLACES = {name: place for place, name in enumerate(ORDER)}
 # the package's own names and where they come from; `megalabel.x` for these is no import of a room
 TOP = "__init__"

@@ -41,6 +41,7 @@ from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
+from megalabel.labels import read_propensities
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.progress import progress
@@ -81,6 +82,23 @@ class Tagger(Component):
         Fixes everything random.
     system : str, optional
         The name of the recipe that made this tagger.
+
+    Notes
+    -----
+    What several threads may do with one tagger at the same time:
+
+    ===========================================  ================================================
+    `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
+    `predict`, `predict_proba`, `score`,
+    `decision_function`, `evaluate`, `explain`,
+    `label_features`, `prune`, `save`
+    `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
+    `set_decision`, `set_params`, `restore`      call may run at the same time
+    `load`                                       safe: each call makes a tagger of its own
+    ===========================================  ================================================
+
+    A service that changes a model makes the new tagger first, then lets its name refer to that.
+    With the decision `Online`, calls are decided one after another, in the order they come in.
 
     Examples
     --------
@@ -462,7 +480,8 @@ class Tagger(Component):
         Parameters
         ----------
         decision : Decision or None
-            The rule; None: the k best labels.
+            The rule; None: the k best labels. One that has learned already is taken as it is where
+            no texts are given.
         X : Corpus, sequence of str, CSR matrix or array, optional
             Texts to learn from, for a rule that learns.
         y : optional
@@ -482,7 +501,9 @@ class Tagger(Component):
         """
         self.check_fitted()
         rule = TopK() if decision is None else clone(decision)
-        if rule.learns:
+        if X is None and decision is not None and decision.fitted:
+            rule = decision
+        elif rule.learns:
             if X is None:
                 raise DataError(f"{type(rule).__name__} learns from texts: give some")
             labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
@@ -564,10 +585,12 @@ class Tagger(Component):
         """How good the ranking is on a corpus, or on texts X with their labels y.
 
         `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
-        label of `corpus.aligned(tagger.labels)`; `ranking` is what `rank` gave for the texts, where
-        it is there already.
+        label of `corpus.aligned(tagger.labels)`, or a Path: a file that `labels.read_propensities`
+        reads. `ranking` is what `rank` gave for the texts, where it is there already.
         """
         corpus = self._measurable(X, y)
+        if isinstance(propensities, Path):
+            propensities = read_propensities(propensities, corpus.labels)
         if ranking is None:
             ranking = self.rank(corpus, int(np.max(k)))
         return evaluate(

@@ -10,12 +10,13 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.sparse import random as random_matrix
 
 from megalabel import systems
-from megalabel.cli import models
 from megalabel.data.synthetic import generate
+from megalabel.errors import NotEnoughMemoryError
 from megalabel.labels import LabelTree
 from megalabel.linear import training
 from megalabel.systems import linear_parts, planning
 from megalabel.systems.linear_parts import _Stage, plan_tree
+from megalabel.systems.outlook import outlook
 from megalabel.systems.planning import learned_bytes
 
 LINEAR = ["bonsai", "dismec", "ova-logistic", "parabel", "plt", "xr-linear"]
@@ -148,15 +149,13 @@ def test_vectors_that_do_not_fit_are_refused_at_once(system, corpus, monkeypatch
     assert plan.to_dict()["seconds"] is None
 
 
-def test_training_refuses_what_does_not_fit(monkeypatch, capsys):
+def test_training_refuses_what_does_not_fit(monkeypatch):
     large = generate(texts=100_000, labels=1_000).corpus
     monkeypatch.setattr(planning, "memory_available", lambda: 1 << 20)
     started = time.process_time()
-    with pytest.raises(SystemExit) as stopped:
-        models.say_what_it_takes(systems.create("xr-linear"), large)
+    with pytest.raises(NotEnoughMemoryError, match=r"of memory and there is 1.0 MiB"):
+        outlook(systems.create("xr-linear"), large).check()
     assert time.process_time() - started < 1
-    assert stopped.value.code == 5
-    assert "of memory and there is" in capsys.readouterr().err
 
 
 def test_terms_too_rare_for_a_sample_are_no_reason_to_refuse(corpus):

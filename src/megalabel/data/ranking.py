@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
+from megalabel.data.corpus import Corpus
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical
 from megalabel.errors import ShapeError
+
+_AT_ONCE = 8192  # rows made at a time
 
 
 class Tag(NamedTuple):
@@ -130,6 +134,30 @@ class Ranking:
                 "scores": pa.LargeListArray.from_arrays(offsets, scores),
             }
         )
+
+    def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
+        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`.
+
+        Of a corpus, whose texts these are, the rows have `text` too (None of vectors), and `uid`
+        where there is one.
+
+        Examples
+        --------
+        >>> ranking = Ranking([[1]], [[0.9]], LabelSet(["cat", "dog"]))
+        >>> next(ranking.rows(Corpus(["It barks."])))
+        {'text': 'It barks.', 'labels': [{'label': 'dog', 'probability': 0.9}]}
+        """
+        if corpus is not None and len(corpus) != len(self):
+            raise ShapeError(f"{len(corpus)} texts and {len(self)} rows of a ranking")
+        for start in range(0, len(self), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            for i, tags in enumerate(self[part].tags(), start):
+                row: dict[str, Any] = {}
+                if corpus is not None:
+                    if corpus.ids is not None and (uid := corpus.ids[i].as_py()):
+                        row["uid"] = uid
+                    row["text"] = None if corpus.texts is None else corpus.texts[i].as_py()
+                yield row | {"labels": [tag._asdict() for tag in tags]}
 
     def tags(self) -> list[list[Tag]]:
         """Label names and scores as plain Python lists, one a text."""

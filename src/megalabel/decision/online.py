@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -25,6 +26,9 @@ from megalabel.decision.shortlists import (
 )
 from megalabel.errors import ParameterError
 
+# one for all: a rule that had its own could neither be pickled nor copied
+_DECIDING = threading.RLock()
+
 
 class Online(Shortlisted):
     """Labels for texts as they come, for the macro metric of the whole stream.
@@ -32,7 +36,7 @@ class Online(Shortlisted):
     Each text gets the k labels in whose direction the metric rises fastest from the confusion
     entries so far, and is then taken into these: online measure maximisation (OMMA, Kotlowski and
     others 2024). What was decided is kept in `labels_`, so the same text may be answered otherwise
-    later on, and one stream must not be decided from two threads.
+    later on. Calls from several threads are decided one after another.
 
     Parameters
     ----------
@@ -113,6 +117,17 @@ class Online(Shortlisted):
         metric = metric_of(self.metric)
         if is_coverage(metric):
             raise ParameterError("Online cannot take coverage; BlockCoordinateAscent can")
+        with _DECIDING:
+            return self._follow(metric, ranking, k, truth, overwrite)
+
+    def _follow(
+        self,
+        metric: Metric,
+        ranking: Ranking,
+        k: int,
+        truth: Corpus | csr_matrix | None,
+        overwrite: bool,
+    ) -> Ranking:
         m = len(ranking.labels)
         if not self.fitted:
             start = self.smoothing * np.array([1, 2, 2, np.inf])

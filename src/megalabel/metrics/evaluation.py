@@ -184,10 +184,10 @@ class Evaluator:
         if batches is not None:
             batches.add(batch.top(int(self.cutoffs[-1])))
         # nothing can fail from here on, so that a refused batch leaves no trace
-        steps = len(self.cutoffs)
+        cuts = len(self.cutoffs)
         tallies.sums = sums
-        tallies.predicted = tallies.predicted + np.cumsum(counts[:steps], axis=0)
-        tallies.hits = tallies.hits + np.cumsum(counts[steps:-1], axis=0)
+        tallies.predicted = tallies.predicted + np.cumsum(counts[:cuts], axis=0)
+        tallies.hits = tallies.hits + np.cumsum(counts[cuts:-1], axis=0)
         tallies.positives = tallies.positives + counts[-1]
         if cells is not None:
             cells = np.cumsum(cells, axis=0)

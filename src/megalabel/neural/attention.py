@@ -14,7 +14,17 @@ from scipy.sparse import csr_matrix, vstack
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from megalabel.base import Check, check_array, clone, instance, integer, number, one_of, sequence_of
+from megalabel.base import (
+    Check,
+    check_array,
+    clone,
+    instance,
+    integer,
+    made_once,
+    number,
+    one_of,
+    sequence_of,
+)
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -214,12 +224,13 @@ class AttentionClassifier(NeuralClassifier):
         """
         self.check_fitted()
         self.check_rows(X)
-        if self._models is None:
-            self._models = [m.to(self.device()) for m in self._restored()]
-        check_width(self, X, self._models[-1].encoder.table.num_embeddings)
+        models = made_once(
+            self, "_models", lambda: [model.to(self.device()) for model in self._restored()]
+        )
+        check_width(self, X, models[-1].encoder.table.num_embeddings)
         k = clamped(k, len(self.labels_))
         found: csr_matrix | None = None
-        for depth, model in enumerate(self._models):
+        for depth, model in enumerate(models):
             level = _Level(self.tree_, depth)
             last = depth + 1 == self.tree_.depth
             seen = self.label_counts_ > 0 if last else None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
+from megalabel.base import Check, clone, instance, integer, made_once, number, one_of, sequence_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -214,9 +214,7 @@ class CascadeClassifier(NeuralClassifier):
 
     def network(self) -> Cascade:
         """The trained network, on its device."""
-        if self._network is None:
-            self._network = self._restored().to(self.device())
-        return self._network
+        return made_once(self, "_network", lambda: self._restored().to(self.device()))
 
     def features(self, X: Views) -> csr_matrix:
         """What the ranker sees: words and vectors side by side."""

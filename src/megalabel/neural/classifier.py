@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from megalabel.base import clone
+from megalabel.base import clone, made_once
 from megalabel.checkpoints import Steps
 from megalabel.data.examples import Examples
 from megalabel.errors import DataError
@@ -80,9 +80,7 @@ class NeuralClassifier(Classifier):
 
     def module(self) -> EncoderModule:
         """The trained encoder, on its device."""
-        if self._module is None:
-            self._module = self.encoder_.module().to(self.device())
-        return self._module
+        return made_once(self, "_module", lambda: self.encoder_.module().to(self.device()))
 
     def restore(self, learned: Any) -> None:
         """Take the learned state back; the module is made when it is first asked."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from megalabel import store
-from megalabel.base import clone, instance, integer, one_of, sequence_of
+from megalabel.base import clone, instance, integer, made_once, one_of, sequence_of
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.neural.classifier import encoded
@@ -124,15 +124,17 @@ class Embedding(Featurizer):
 
     def _encoding(self) -> EncoderModule:
         """The encoder as a module, made when it is first asked."""
-        if self._module is None:
-            module = self.encoder_.module()
+
+        def make() -> EncoderModule:
+            module: EncoderModule = self.encoder_.module()
             if self.tokenizer_.n_features > (known := module.table.num_embeddings):
                 raise ShapeError(
                     f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
                     f"knows {known}"
                 )
-            self._module = module
-        return self._module
+            return module
+
+        return made_once(self, "_module", make)
 
     def __sklearn_clone__(self) -> Self:
         if self.source is None and self.fitted:

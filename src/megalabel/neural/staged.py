@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
-from megalabel.base import Check, check_array, clone, instance, integer, number, one_of
+from megalabel.base import Check, check_array, clone, instance, integer, made_once, number, one_of
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -162,9 +162,8 @@ class StagedClassifier(NeuralClassifier):
         self.check_rows(X)
         check_width(self, X, self.module().table.num_embeddings)
         k = clamped(k, len(self.labels_))
-        if self._ranker is None:
-            self._ranker = _Ranker(self)
-        ids, scores = self._ranker.rank(encoded(self.module(), X, self.training), k)
+        ranker = made_once(self, "_ranker", lambda: _Ranker(self))
+        ids, scores = ranker.rank(encoded(self.module(), X, self.training), k)
         return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
 
     def _surrogate(

@@ -48,6 +48,11 @@ class System:
         """The recipe's own parameters and their defaults."""
         return {n: p.default for n, p in inspect.signature(self.build).parameters.items()}
 
+    def to_dict(self) -> dict[str, Any]:
+        """What is said of it, ready for JSON."""
+        fields = ("name", "summary", "paper", "cost")
+        return {f: getattr(self, f) for f in fields} | {"parameters": self.parameters()}
+
 
 @cache
 def _all() -> dict[str, System]:

@@ -21,12 +21,11 @@ from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
 from megalabel.linear.tree import TreeJob
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
-    memory_available,
-    memory_in_use,
     too_large,
     working_bytes,
 )

@@ -13,12 +13,11 @@ from megalabel.base import clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.features import Precomputed, Tfidf
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
-    memory_available,
-    memory_in_use,
     working_bytes,
 )
 from megalabel.tagger import Tagger

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from megalabel import systems
 from megalabel.errors import NotEnoughMemoryError
 from megalabel.systems.neural_parts import has_gpu, rough_seconds
+from megalabel.units import duration, size
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
@@ -37,6 +38,26 @@ class Outlook:
     def long(self) -> bool:
         """Whether somebody who starts it must know how long it takes."""
         return self.seconds is not None and self.seconds >= _LONG
+
+    def check(self) -> None:
+        """Raise a NotEnoughMemoryError if the fit needs more memory than there is."""
+        plan = self.plan
+        if plan is None or plan.fits:
+            return
+        needed, there, where = plan.memory, plan.available, ""
+        if needed <= there:
+            needed, there, where = plan.gpu_memory or 0, plan.gpu_available or 0, " on the GPU"
+        raise NotEnoughMemoryError(
+            f"this job needs about {size(needed)} of memory{where} and there is {size(there)}"
+        )
+
+    def __str__(self) -> str:
+        """One sentence for people; empty where nothing is known."""
+        if self.seconds is None:
+            return ""
+        memory = "" if self.plan is None else f", {size(self.plan.memory)} of memory"
+        advice = "" if self.advice is None else f": {self.advice}"
+        return f"expected: about {duration(self.seconds)}{memory}{advice}"
 
 
 def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +16,11 @@ from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
 from megalabel.linear.training import LANES
+from megalabel.machine import memory_available, memory_in_use
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
     from megalabel.tagger import Tagger
-
-_CONTAINER = Path("/sys/fs/cgroup")  # where a container finds its own limits
 
 
 @dataclass(frozen=True)
@@ -171,23 +167,3 @@ def working_bytes(
         vectors, margins = (5, 2) if loss == "logistic" else (2, 0)
     own = LANES * 4 * (vectors * (width + 1) + margins * rows) + 20 * rows
     return (8 + columns) * entries + threads * own
-
-
-def memory_in_use() -> int:
-    """Resident bytes of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_available() -> int:
-    """Bytes this process may grow to: what it has, and what machine and container have left."""
-    with open("/proc/meminfo") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    left = int(fields["MemAvailable"].split()[0]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit ("max")
-        limit = int((_CONTAINER / "memory.max").read_text())
-        used = int((_CONTAINER / "memory.current").read_text())
-        counts = dict(map(str.split, (_CONTAINER / "memory.stat").read_text().splitlines()))
-        used -= int(counts.get("inactive_file", 0))  # files read before, given up when needed
-        left = min(left, max(0, limit - used))
-    return memory_in_use() + left

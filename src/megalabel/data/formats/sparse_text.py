@@ -35,6 +35,7 @@ _HEADER = re.compile(r"\s*\d+[ \t]+\d+[ \t]+\d+\s*")
 _SVMLIGHT_ROW = re.compile(
     r"[\d+.,-]*([ \t]+qid:\d+)?([ \t]*(?<!\S)-?\d+:\S+)+\s*(#.*)?", re.DOTALL
 )
+_LABELS = re.compile(r"\d+(,\d+)*")
 _LARGE_LABEL = re.compile(r"expected a label number .*, found '(\d+)'")
 _BOM = "\ufeff"
 
@@ -59,6 +60,17 @@ def looks_like_svmlight(first_line: str) -> bool:
     (True, False)
     """
     return _SVMLIGHT_ROW.fullmatch(first_line.removeprefix(_BOM)) is not None
+
+
+def looks_like_row(line: str) -> bool:
+    """Whether a line is a row of labels and features, either of which may be missing.
+
+    Examples
+    --------
+    >>> looks_like_row("446,521 0:0.08"), looks_like_row("446,521"), looks_like_row("4 gowns")
+    (True, True, False)
+    """
+    return looks_like_svmlight(line) or _LABELS.fullmatch(line.strip()) is not None
 
 
 def read_xc(path: str | Path, problems: Problems, limits: Limits = USUAL) -> Corpus:
