@@ -62,6 +62,11 @@ struct Vectors {
     }
 };
 
+// Up to this many rows, their margins are kept from step to step and so is what a step changes.
+// Those of more take more memory than all else, and computing them anew takes little longer than
+// reading them.
+inline constexpr std::size_t most_kept = std::size_t{1} << 17;
+
 // The buffers of a solver, kept from group to group by each thread.
 class Solver {
   public:
@@ -186,11 +191,6 @@ class Solver {
             done(p, rounded);
         }
     }
-
-    // Up to this many rows, their margins are kept from step to step and so is what a step changes.
-    // Those of more take more memory than all else, and computing them anew takes little longer
-    // than reading them.
-    static constexpr std::size_t most_kept = std::size_t{1} << 17;
 
     static void multiply_all(const Rows& x, float bias, const float* v, Buffer& out) {
         x.with_columns([&](auto columns) {

@@ -13,7 +13,7 @@ from megalabel import _native
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-NORMS = {None: 0, "l1": 1, "l2": 2}  # as the native core numbers them
+NORMS = {None: _native.Norm.none, "l1": _native.Norm.l1, "l2": _native.Norm.l2}
 _MOST_ENTRIES = np.iinfo(np.int32).max
 NO_WEIGHTS = np.zeros(0, np.float32)
 
@@ -51,7 +51,15 @@ def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
         return rows
     values = matrix.data.astype(np.float32)  # always a copy
     indptr = matrix.indptr.astype(np.int64, copy=False)
-    _native.weigh_rows(indptr, matrix.indices, values, NO_WEIGHTS, False, False, NORMS["l2"])
+    _native.weigh_rows(
+        indptr,
+        matrix.indices,
+        values,
+        idf=NO_WEIGHTS,
+        binary=False,
+        sublinear=False,
+        norm=_native.Norm.l2,
+    )
     values *= np.float32(weight)
     result = csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
     result.has_sorted_indices = matrix.has_sorted_indices

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix, hstack, issparse
 from megalabel import _native
 from megalabel.base import Check, integer, number, one_of
 from megalabel.data.corpus import canonical
+from megalabel.data.native import sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features.rows import csr_of, normalised_rows
 from megalabel.progress import progress
@@ -101,8 +102,8 @@ def _sums(X: Matrix, Y: csr_matrix, keep: int | None) -> csr_matrix:
     X = canonical(X, "X")
     limit = X.shape[1] if keep is None else min(keep, X.shape[1])
     with progress("summing label vectors"):
-        values, columns, starts = _native.weighted_sums(
-            *native_arrays(weights), *native_arrays(X), X.shape[1], limit
+        starts, columns, values = _native.weighted_sums(
+            weights=sparse_rows(weights), rows=sparse_rows(X), keep=limit
         )
     return csr_of(values, columns, starts, X.shape[1])
 
@@ -123,15 +124,6 @@ def _text_vectors(method: str, label_features: Matrix | None) -> csr_matrix:
     if label_features is None:
         raise ParameterError(f"method {method!r} needs label_features")
     return normalised_rows(canonical(label_features, "label_features"))
-
-
-def native_arrays(matrix: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A CSR matrix as the native core takes it: starts of rows, columns, values."""
-    return (
-        np.ascontiguousarray(matrix.indptr, dtype=np.int64),
-        np.ascontiguousarray(matrix.indices, dtype=np.int32),
-        np.ascontiguousarray(matrix.data, dtype=np.float32),
-    )
 
 
 def check_argument(name: str, value: object, check: Check) -> None:
