@@ -81,11 +81,16 @@ def test_without_is_the_same_for_any_number_of_threads(threads):
 )
 def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
     ids, scores = np.array([[0, 1]], np.int32), np.array(scores, np.float32)
-    cells = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
+    ranked = _native.Ranked(ids=ids, scores=scores, labels=2)
+    cells = _native.Truth(
+        indptr=np.array(indptr),
+        indices=np.array(indices, np.int32),
+        positive=np.ones(len(indices), np.uint8),
+    )
     with pytest.raises(ValueError, match=r"truth|scores"):
-        _native.drop_labels(ids, scores, 2, *cells)
+        _native.drop_labels(ranked, cells)
     with pytest.raises(ValueError, match=r"truth|scores"):
-        _native.reliability_cells(ids, scores, 2, *cells, np.array([2]), 15)
+        _native.reliability_cells(ranked, cells, cutoffs=np.array([2]), bins=15)
 
 
 def test_a_table_has_a_list_of_names_and_scores_a_text():

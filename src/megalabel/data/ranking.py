@@ -80,6 +80,10 @@ class Ranking:
         """Which cells hold a label (the others are padding)."""
         return self.ids < len(self.labels)
 
+    def native(self, rows: slice = slice(None)) -> _native.Ranked:
+        """Some rows as the native core takes them."""
+        return _native.Ranked(ids=self.ids[rows], scores=self.scores[rows], labels=len(self.labels))
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -102,14 +106,12 @@ class Ranking:
                 f"excluded is {excluded.shape}, the ranking {(len(self), len(self.labels))}"
             )
         cells = canonical(excluded, "excluded")
-        ids, scores = _native.drop_labels(
-            self.ids,
-            self.scores,
-            len(self.labels),
-            cells.indptr.astype(np.int64, copy=False),
-            cells.indices.astype(np.int32, copy=False),
-            np.ones(cells.nnz, np.uint8),
+        dropped = _native.Truth(
+            indptr=cells.indptr.astype(np.int64, copy=False),
+            indices=cells.indices.astype(np.int32, copy=False),
+            positive=np.ones(cells.nnz, np.uint8),
         )
+        ids, scores = _native.drop_labels(self.native(), dropped)
         return Ranking(ids, scores, self.labels)
 
     def to_csr(self) -> csr_matrix:

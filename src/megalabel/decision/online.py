@@ -21,13 +21,18 @@ from megalabel.decision.shortlists import (
     check_budget,
     check_labels,
     chosen_ranking,
-    native_numbers,
+    native_objective,
     row_blocks,
 )
 from megalabel.errors import ParameterError
 
 # one for all: a rule that had its own could neither be pickled nor copied
 _DECIDING = threading.RLock()
+NO_TRUTH = {
+    "indptr": np.zeros(1, np.int64),
+    "indices": np.zeros(0, np.int32),
+    "positive": np.zeros(0, np.uint8),
+}
 
 
 class Online(Shortlisted):
@@ -140,21 +145,18 @@ class Online(Shortlisted):
         matrix = None if truth is None else label_matrix(truth, ranking.labels)
         chosen = []
         for rows in row_blocks(ranking):  # no view of the ranking may outlive this
-            arrays = (
-                (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8))
-                if matrix is None
-                else truth_arrays(ranking[rows], matrix[rows])
-            )
+            known = NO_TRUTH if matrix is None else truth_arrays(ranking[rows], matrix[rows])
             seen = self.seen_ + rows.start + 4 * self.smoothing
             given = _native.decision_follow(
-                ranking.ids[rows],
-                ranking.scores[rows],
-                *arrays,
-                labels,
-                k,
-                0.0 if self.budget == "at-most" else -np.inf,
-                native_numbers(metric, (1 - self.weight) / k, self.weight / max(1, m), seen),
-                metric.slopes if metric.number < 0 else None,
+                ranking.native(rows),
+                truth=_native.Truth(**known),
+                labels=labels,
+                k=k,
+                floor=0.0 if self.budget == "at-most" else -np.inf,
+                objective=native_objective(
+                    metric, (1 - self.weight) / k, self.weight / max(1, m), seen
+                ),
+                custom=metric.slopes if metric.twin is None else None,
             )
             chosen.append(given)
         self.labels_ = labels

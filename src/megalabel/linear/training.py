@@ -11,7 +11,7 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 from megalabel import _native
 from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import canonical, column_slice
+from megalabel.data.matrix import canonical, column_slice, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
     from megalabel.data import LabelSet
 
-LOSSES = ("squared-hinge", "logistic")
+LOSSES = {"squared-hinge": _native.Loss.squared_hinge, "logistic": _native.Loss.logistic}
 NORMS = (None, "l1", "l2", "max")
-LANES = 16  # labels solved side by side (native/newton.hpp)
+LANES = _native.LANES  # labels solved side by side
 # What is trained between two checkpoints of a tree, in feature values times blocks of
 # labels: some seconds' work. A slice also has blocks enough for all threads.
 SLICE_WORK = 1 << 26
@@ -318,23 +318,18 @@ def train(
     else:
         row_starts = reach.indptr.astype(np.int64, copy=False)
         rows = reach.indices.astype(np.int32, copy=False)
-    arrays: tuple[Any, ...] = _native.train_groups(
-        X.indptr.astype(np.int64, copy=False),
-        X.indices.astype(np.int32, copy=False),
-        X.data,
-        X.shape[1],
-        row_starts,
-        rows,
-        np.asarray(group_starts, np.int64),
-        targets.indptr.astype(np.int64, copy=False),
-        targets.indices.astype(np.int32, copy=False),
-        np.asarray(positive_costs, np.float32),
-        np.asarray(negative_costs, np.float32),
-        targets.data.astype(np.float32, copy=False) if weighed else np.empty(0, np.float32),
-        loss == "logistic",
-        float(eps),
-        float(bias),
-        float(prune),
+    factors = targets.data.astype(np.float32, copy=False) if weighed else np.empty(0, np.float32)
+    groups = _native.LabelGroups(
+        row_starts=row_starts,
+        rows=rows,
+        label_starts=np.asarray(group_starts, np.int64),
+        positive_starts=targets.indptr.astype(np.int64, copy=False),
+        positives=targets.indices.astype(np.int32, copy=False),
+        positive_costs=np.asarray(positive_costs, np.float32),
+        negative_costs=np.asarray(negative_costs, np.float32),
+        factors=factors,
     )
-    starts, indices, values = arrays
+    starts, indices, values = _native.train_groups(
+        sparse_rows(X), groups, loss=LOSSES[loss], eps=eps, bias=bias, prune=prune
+    )
     return csr_matrix((values, indices, starts), shape=(columns, X.shape[1] + 1))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
+from megalabel import _native
 from megalabel.base import Component, clone
 from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError
@@ -153,7 +154,7 @@ def learned_bytes(value: Any) -> int:
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
 
 
-KEPT_ROWS = 2**17  # of more, a thread keeps no margins (native/newton.hpp)
+KEPT_ROWS = _native.MOST_KEPT_ROWS  # of more, a thread keeps no margins
 
 
 def working_bytes(
