@@ -98,10 +98,6 @@ class Classifier(Component, ABC):
         self.labels_ = examples.labels
         return self
 
-    def prepare(self, examples: Examples) -> None:
-        """Make what a fit on these examples begins with, where that takes time and is of use
-        before: `fit_examples` of the same examples takes it up."""
-
     @abstractmethod
     def _fit(self, examples: Examples) -> None:
         """Learn from examples, which are checked as parameters are; `labels_` is set afterwards."""

@@ -42,6 +42,7 @@ from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
 from megalabel.labels import read_propensities
+from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.progress import progress
@@ -216,13 +217,13 @@ class Tagger(Component):
                     "has vectors alone: choose a linear system"
                 )
             features = Precomputed()
-        features = clone(features)
+        features, memory = clone(features), memory_in_use()
         started = time.perf_counter()
         with progress("turning texts into features"):
             vectors = features.fit_transform(corpus)
         log.info("%d texts to %d features", *vectors.shape)
         prepared = self.prepared(features, vectors, corpus)
-        prepared.seconds = time.perf_counter() - started
+        prepared.seconds, prepared.memory = time.perf_counter() - started, memory
         return prepared
 
     def prepared(self, features: Featurizer, vectors: Any, corpus: Corpus) -> Prepared:
@@ -748,9 +749,11 @@ class Prepared:
     first: Examples
     """What the classifier is trained on at first."""
     classifier: Classifier
-    """Not fitted yet; what it has prepared is taken up."""
+    """Not fitted yet."""
     seconds: float = 0.0
-    """How long it took."""
+    """How long it took to make the features."""
+    memory: int = 0
+    """Bytes in use before."""
 
 
 def _examples(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:

@@ -12,7 +12,6 @@ from scipy.sparse import random as random_matrix
 from megalabel import systems
 from megalabel.data.synthetic import generate
 from megalabel.errors import NotEnoughMemoryError
-from megalabel.labels import LabelTree
 from megalabel.linear import training
 from megalabel.systems import linear_parts, planning
 from megalabel.systems.linear_parts import _Stage, plan_tree
@@ -65,14 +64,11 @@ def test_some_texts_tell_the_size_of_all(system, monkeypatch):
 def test_what_is_prepared_for_a_plan_is_taken_up_by_the_fit(system, corpus, monkeypatch):
     tagger = systems.create(system)
     prepared = tagger.prepare(corpus)
-    plan = linear_parts.foreseen(tagger, corpus, prepared)
-    assert plan.seconds > 0
-    made = []
-    balanced = LabelTree.balanced
-    monkeypatch.setattr(LabelTree, "balanced", lambda *a, **k: made.append(1) or balanced(*a, **k))
-    monkeypatch.setattr(tagger.features, "fit_transform", None)
+    plan = systems.get(system).plan(tagger, corpus, prepared)
+    assert plan.disk == pytest.approx(systems.get(system).plan(tagger, corpus).disk, rel=0.1)
+    monkeypatch.setattr(type(tagger.features), "fit_transform", None)
     tagger.fit(corpus, prepared=prepared)
-    assert len(made) == (0 if system == "dismec" else tagger.trainings(len(corpus)) - 1)
+    monkeypatch.undo()
     alone = systems.create(system).fit(corpus)
     ours, theirs = (model.rank(corpus[:50], 5) for model in (tagger, alone))
     np.testing.assert_array_equal(ours.ids, theirs.ids)

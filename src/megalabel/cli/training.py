@@ -84,7 +84,7 @@ def train(
         (output.warn if expected.long else output.note)(said)
     started = time.perf_counter()
     with checkpoints.kept_in(checkpoint):
-        tagger.fit(corpus)
+        tagger.fit(corpus, prepared=expected.prepared)
     seconds = time.perf_counter() - started
     tagger.save(out)
     facts = {

@@ -110,8 +110,6 @@ class TreeClassifier(training.LinearClassifier):
     trees_: list[LabelTree]
     levels_: list[list[ChunkedWeights]]
 
-    _ready: tuple[csr_matrix | None, list[LabelTree]] = (None, [])  # targets and their trees
-
     def __init__(
         self,
         *,
@@ -168,8 +166,7 @@ class TreeClassifier(training.LinearClassifier):
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
         X, costs = training.rows_of(examples.rows), self.label_costs(examples)
-        self.trees_ = self.trees_of(examples)
-        self._ready = (None, [])
+        self.trees_ = self.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
         steps = Steps(self, X, examples.targets, *costs, *shapes)
         self.levels_ = []
@@ -177,15 +174,6 @@ class TreeClassifier(training.LinearClassifier):
             job = TreeJob(self, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
             execute(job, steps)
             self.levels_.append(job.levels)
-
-    def prepare(self, examples: Examples) -> None:
-        """Make the trees of a fit on these examples."""
-        self._ready = (examples.targets, self.make_trees(examples))
-
-    def trees_of(self, examples: Examples) -> list[LabelTree]:
-        """The trees of a fit on these examples: as prepared, or made now."""
-        targets, trees = self._ready
-        return trees if targets is examples.targets else self.make_trees(examples)
 
     def make_trees(self, examples: Examples) -> list[LabelTree]:
         """The trees: ready-made ones, or as the parameters ask for them."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from megalabel.errors import ParameterError
 
 if TYPE_CHECKING:
-    from megalabel.data import Corpus
     from megalabel.systems.planning import Plan
     from megalabel.tagger import Tagger
 
@@ -36,8 +35,11 @@ class System:
     """Training cost in a few words, for the table."""
     build: Callable[..., Tagger]
     """Flat keyword parameters to a Tagger."""
-    plan: Callable[[Tagger, Corpus], Plan]
-    """Peak memory, disk and time of fitting a tagger on a corpus."""
+    plan: Callable[..., Plan]
+    """Peak memory, disk and time of fitting a tagger on a corpus: a function of both."""
+    prepares: bool = False
+    """Whether `plan` also takes `prepared`, what `Tagger.prepare` gave, so that the features which
+    it looks at are made once."""
 
     @property
     def neural(self) -> bool:

@@ -96,17 +96,13 @@ class _Sample:
     cost: _Cost
 
     @classmethod
-    def of(cls, prepared: Prepared, classifier: Classifier, cost_of: CostOf) -> _Sample:
-        examples = replace(prepared.first, rows=training.rows_of(prepared.first.rows))
+    def of(cls, tagger: Tagger, examples: Examples, prepared: Prepared, cost_of: CostOf) -> _Sample:
+        examples = replace(examples, rows=training.rows_of(examples.rows))
         rows, width = examples.rows.shape
-        return cls(
-            rows,
-            width,
-            examples.rows.nnz,
-            prepared.seconds,
-            learned_bytes(prepared.features),
-            cost_of(classifier, examples),
-        )
+        making = prepared.seconds * rows / len(prepared.examples)
+        features = learned_bytes(prepared.features)
+        cost = cost_of(clone(tagger.classifier), examples)
+        return cls(rows, width, examples.rows.nnz, making, features, cost)
 
     def grown(self, fewer: _Sample, rows: int, work: float | None) -> _Sample:
         """What more rows cost, by powers of their number: those by which fewer rows cost less.
@@ -161,20 +157,32 @@ class _Sample:
         return Plan(int(held + memory), int(disk), seconds, available)
 
 
-def _planned(tagger: Tagger, corpus: Corpus, cost_of: CostOf, blocks: int | None = None) -> Plan:
-    """The plan of a fit, from fits on more and more of the texts. `blocks` are those of
-    one-versus-all, whose work is known: feature values times them."""
-    if (refusal := too_large(tagger, corpus)) is not None:
+def _planned(
+    tagger: Tagger,
+    corpus: Corpus,
+    prepared: Prepared | None,
+    cost_of: CostOf,
+    blocks: int | None = None,
+) -> Plan:
+    """The plan of a fit, from fits on more and more of the texts, whose features are made for it
+    unless they are there. `blocks` are those of one-versus-all, whose work is known: feature values
+    times them."""
+    if prepared is None and (refusal := too_large(tagger, corpus)) is not None:
         return refusal
-    available, held = memory_available(), memory_in_use()
+    available = memory_available()
+    held = memory_in_use() if prepared is None else prepared.memory
     alone = clone(tagger).set_params(calibration=None, decision=None)
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
     rows = max(1, min(_FEWEST, len(corpus)) // _TIMES)
     fewer: _Sample | None = None
     clock, before = Clock(), 0.0
     while True:
-        some = corpus if rows == len(corpus) else corpus[np.sort(order[:rows])]
-        sample = _Sample.of(alone.prepare(some), clone(tagger.classifier), cost_of)
+        some = np.sort(order[:rows])
+        if prepared is None:
+            part = alone.prepare(corpus[some] if rows < len(corpus) else corpus)
+            sample = _Sample.of(tagger, part.examples, part, cost_of)
+        else:
+            sample = _Sample.of(tagger, prepared.examples.at(some), prepared, cost_of)
         whole, spent = sample, clock.seconds()
         if fewer is not None and rows < len(corpus):
             work = None if blocks is None else sample.values * len(corpus) / rows * blocks
@@ -188,26 +196,17 @@ def _planned(tagger: Tagger, corpus: Corpus, cost_of: CostOf, blocks: int | None
         rows, fewer, before = more, sample, spent
 
 
-def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
+def plan_one_vs_all(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
     """Some blocks of labels, frequent and rare, are trained on some of the texts."""
     used = int(np.count_nonzero(corpus.label_counts))
-    return _planned(tagger, corpus, _labels_cost, -(-used // training.LANES))
+    return _planned(tagger, corpus, prepared, _labels_cost, -(-used // training.LANES))
 
 
-def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
+def plan_tree(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
     """A tree is made of some of the texts; of every stage some groups of siblings are trained, or,
     where they are large, some blocks of labels in them. The rest is in proportion to the feature
     values of a group's rows times its blocks of labels."""
-    return _planned(tagger, corpus, _one_tree_cost)
-
-
-def foreseen(tagger: Tagger, corpus: Corpus, prepared: Prepared) -> Plan:
-    """The plan of a fit whose features are there. Trees are made for the fit to take up."""
-    available, held = memory_available(), memory_in_use()
-    one_vs_all = isinstance(tagger.classifier, OneVsAll)
-    cost_of = _labels_cost if one_vs_all else _tree_cost
-    whole = _Sample.of(prepared, prepared.classifier, cost_of)
-    return whole.plan(tagger, corpus, available, held)
+    return _planned(tagger, corpus, prepared, _tree_cost)
 
 
 def _labels_cost(classifier: OneVsAll, examples: Examples) -> _Cost:
@@ -237,28 +236,13 @@ def _labels_cost(classifier: OneVsAll, examples: Examples) -> _Cost:
     )
 
 
-def _one_tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
-    """Of all trees, of which one is made."""
-    one: TreeClassifier = clone(classifier).set_params(trees=1)
-    cost = _tree_cost(one, examples)
-    clustered = not classifier.tree and one.trees_of(examples)[0].depth > 1
-    times = classifier.trees if clustered else 1
-    return replace(
-        cost,
-        making=cost.making * times,
-        once=cost.once * times,
-        stages=tuple((work * times, seconds * times) for work, seconds in cost.stages),
-        model=cost.model * times,
-    )
-
-
 def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
     """Of all trees, from the stages of one."""
     watch = Clock()
-    classifier.prepare(examples)
-    trees = classifier.trees_of(examples)
-    making = watch.seconds()
-    tree = trees[0]
+    count = classifier.trees
+    made = classifier.set_params(trees=1).make_trees(examples)
+    making, tree = watch.seconds(), made[0]
+    trees = len(made) if classifier.tree or tree.depth == 1 else count
     costs = classifier.label_costs(examples)
     job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
     matches = classifier.negatives == "teacher+matcher"
@@ -272,16 +256,16 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
             break
         measured = _Stage(examples.rows, stage, classifier.precision)
         seconds, size, most, weights = measured.cost(whole=matches)
-        seconds *= len(trees) * max(1 / megalabel.get_threads(), measured.largest)
-        stages.append((len(trees) * float(measured.work.sum()), seconds))
+        seconds *= trees * max(1 / megalabel.get_threads(), measured.largest)
+        stages.append((trees * float(measured.work.sum()), seconds))
         model, entries = model + size, max(entries, most)
         if matches:
             job.assemble([weights])
     return _Cost(
-        making=making,
-        once=once * len(trees),
+        making=making * trees,
+        once=once * trees,
         stages=tuple(stages),
-        model=(model + learned_bytes(tree)) * len(trees),
+        model=(model + learned_bytes(tree)) * trees,
         entries=entries,
         blocks=-(-tree.level_sizes[0] // training.LANES),
     )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from megalabel import systems
 from megalabel.errors import NotEnoughMemoryError
 from megalabel.systems.neural_parts import has_gpu, rough_seconds
+from megalabel.systems.planning import too_large
 from megalabel.units import duration, size
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
     from megalabel.systems.planning import Plan
-    from megalabel.tagger import Tagger
+    from megalabel.tagger import Prepared, Tagger
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class Outlook:
     """Memory, disk and time, where the job is large enough to be planned."""
     advice: str | None
     """What would take less time, where the fit takes long for want of a GPU."""
+    prepared: Prepared | None = None
+    """Features that were made to know: `Tagger.fit` takes them up."""
 
     @property
     def long(self) -> bool:
@@ -64,6 +67,12 @@ def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:
     """About what a fit takes: by its plan where it is large, else, where an encoder is trained, by
     a few steps on a few texts, which take about two seconds or less than a hundredth of the job."""
     system = systems.get(tagger.system or "")
+    if len(corpus) >= _PLANNED and system.prepares:
+        if (refusal := too_large(tagger, corpus)) is not None:
+            return Outlook(None, refusal, None)
+        prepared = tagger.prepare(corpus)
+        plan = system.plan(tagger, corpus, prepared)
+        return Outlook(plan.seconds, plan, None, prepared)
     if len(corpus) >= _PLANNED:
         plan = system.plan(tagger, corpus)
         made = Outlook(plan.seconds, plan, None)
