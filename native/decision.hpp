@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -215,28 +216,42 @@ struct FowlkesMallows {
     }
 };
 
-// Calls use(metric) with the metric of that number in Python's list.
+enum class MacroMetric {
+    precision,
+    recall,
+    f_beta,
+    jaccard,
+    balanced_accuracy,
+    g_mean,
+    h_mean,
+    fowlkes_mallows,
+    coverage
+};
+
+// Calls use(metric) with a metric that is a function of the confusion entries.
 template <class Use>
-void with_metric(int number, double beta, Use&& use) {
-    switch (number) {
-        case 0:
-            return use(Precision{});
-        case 1:
-            return use(Recall{});
-        case 2:
-            return use(FBeta{beta});
-        case 3:
-            return use(Jaccard{});
-        case 4:
-            return use(BalancedAccuracy{});
-        case 5:
-            return use(GMean{});
-        case 6:
-            return use(HMean{});
-        case 7:
-            return use(FowlkesMallows{});
-    }
-    throw std::invalid_argument("there is no metric of this number");
+void with_metric(std::optional<MacroMetric> metric, double beta, Use&& use) {
+    if (metric) switch (*metric) {
+            case MacroMetric::precision:
+                return use(Precision{});
+            case MacroMetric::recall:
+                return use(Recall{});
+            case MacroMetric::f_beta:
+                return use(FBeta{beta});
+            case MacroMetric::jaccard:
+                return use(Jaccard{});
+            case MacroMetric::balanced_accuracy:
+                return use(BalancedAccuracy{});
+            case MacroMetric::g_mean:
+                return use(GMean{});
+            case MacroMetric::h_mean:
+                return use(HMean{});
+            case MacroMetric::fowlkes_mallows:
+                return use(FowlkesMallows{});
+            case MacroMetric::coverage:
+                break;
+        }
+    throw std::invalid_argument("expected a metric of the confusion entries");
 }
 
 // The candidates of one row: their places, probabilities, and what their labels have come to

@@ -301,7 +301,8 @@ inline std::vector<std::int64_t> label_counts(const RankedView& ranked, const Tr
 // takes the rest. Within a cell all have the same exponent, so that the sum of their significands
 // is a sum of integers. A cell is split where a bin of equal width ends: its number is that of the
 // fine cell plus that of the bin, which names both, as both rise with the confidence.
-inline constexpr std::size_t fine_cells = 24 * 1024 + 2;
+inline constexpr std::size_t octave_cells = 1024;
+inline constexpr std::size_t fine_cells = 24 * octave_cells + 2;
 inline constexpr float smallest_confidence = 0x1p-24f;
 
 struct FineCell {

@@ -107,6 +107,8 @@ inline SparseVectors weighted_sums(const SparseRows& weights, const SparseRows& 
                                    std::size_t keep) {
     weights.check();
     X.check();
+    if (weights.width != X.size())
+        throw std::invalid_argument("weights are of another number of rows");
     ScratchPool<RowSum> scratch;
     const auto for_sums = [&](auto&& use) {  // use(label, sum)
         parallel_for(weights.size(), 16, [&](std::size_t first, std::size_t last) {

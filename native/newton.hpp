@@ -27,10 +27,13 @@
 #include <utility>
 #include <vector>
 
+#include "conjugate_gradients.hpp"
 #include "lanes.hpp"
+#include "line_search.hpp"
 #include "parallel.hpp"
 #include "refine.hpp"
 #include "rows.hpp"
+#include "sampling.hpp"
 #include "slopes.hpp"
 
 namespace megalabel::newton {
@@ -52,15 +55,10 @@ struct Problem {
     float positive_cost = 1, negative_cost = 1;
 };
 
-// What a Newton step needs: `lanes` labels side by side, or one label along. The residual is the
-// gradient before it is what conjugate gradients leave of it.
-struct Vectors {
-    Buffer residual, step, direction, product;
-
-    void resize(std::size_t size) {
-        for (auto* v : {&residual, &step, &direction, &product}) v->resize(size);
-    }
-};
+// Up to this many rows, their margins are kept from step to step and so is what a step changes.
+// Those of more take more memory than all else, and computing them anew takes little longer than
+// reading them.
+inline constexpr std::size_t most_kept = std::size_t{1} << 17;
 
 // The buffers of a solver, kept from group to group by each thread.
 class Solver {
@@ -187,11 +185,6 @@ class Solver {
         }
     }
 
-    // Up to this many rows, their margins are kept from step to step and so is what a step changes.
-    // Those of more take more memory than all else, and computing them anew takes little longer
-    // than reading them.
-    static constexpr std::size_t most_kept = std::size_t{1} << 17;
-
     static void multiply_all(const Rows& x, float bias, const float* v, Buffer& out) {
         x.with_columns([&](auto columns) {
             multiply<1>(x, columns, bias, {v}, x.size(), RowsFrom{0}, {out.data()});
@@ -254,25 +247,6 @@ class Solver {
         return std::sqrt(std::reduce(square.begin(), square.end()));
     }
 
-    // Of how many of a label's rows with a slope one goes into its Hessian, for that many times its
-    // curvature (Byrd et al. 2011). Gradient, line search and stopping rule are those of all rows,
-    // so that only the way is another. A sample of fewer rows than a third of the features takes
-    // more steps than it saves, and as rows grow it must, though only with their square root. What
-    // is left after many steps, where the tolerance is tight, all rows do faster.
-    static std::size_t stride(std::size_t count, std::size_t width, int iteration) {
-        if (iteration >= 50) return 1;
-        const std::size_t least = std::max<std::size_t>(2048, width / 3);
-        const auto root = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
-        return std::max<std::size_t>(1, std::min(count / least, root / 16));
-    }
-
-    // Whether a row is in a lane's sample. Multiples of the golden ratio are spread evenly and have
-    // no period; each iteration has a sample of its own.
-    bool sampled(std::int32_t row, std::size_t lane) const {
-        return static_cast<std::uint64_t>(row) * golden + offset_[lane] <= reach_[lane];
-    }
-    static constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
-
     // Lists the rows of the open lanes that find their step alone, as hardly any other lane needs
     // the same rows: lanes with a slope in few rows (`apart_`, a bit each), and those with few in
     // their sample (`thinned_`), which share the gradient with others. All that depends on nothing
@@ -283,11 +257,8 @@ class Solver {
         for (std::size_t k = 0; k < lanes; ++k) {
             lists_[k].clear();
             const auto count = static_cast<std::size_t>(sloped_.counts[k]);
-            stride_[k] = stride(count, x.width(), iteration_[k]);
-            reach_[k] = ~std::uint64_t{0} / stride_[k];
-            offset_[k] =
-                golden * (1 + static_cast<std::uint64_t>(iteration_[k]) * 0x632BE59BD9B4E019u);
-            if (!(open_ >> k & 1) || count / stride_[k] > few) continue;
+            samples_[k] = Sample(count, x.width(), iteration_[k]);
+            if (!(open_ >> k & 1) || count / samples_[k].stride() > few) continue;
             (count <= few ? apart_ : thinned_) |= 1u << k;
         }
         if (!apart_ && !thinned_) return;
@@ -296,7 +267,7 @@ class Solver {
             for (unsigned bits = all & apart_; bits; bits &= bits - 1)
                 lists_[std::countr_zero(bits)].push_back(static_cast<std::int32_t>(r));
             for (unsigned bits = all & thinned_; bits; bits &= bits - 1)
-                if (const int k = std::countr_zero(bits); sampled(sloped_.rows[r], k))
+                if (const int k = std::countr_zero(bits); samples_[k].holds(sloped_.rows[r]))
                     lists_[k].push_back(static_cast<std::int32_t>(r));
         }
     }
@@ -346,10 +317,10 @@ class Solver {
                     std::size_t lane, const Lanes& square) {
         picked_.clear();
         coefficients_.clear();
-        const bool all = stride_[lane] == 1;
-        const auto times = static_cast<float>(stride_[lane]);
+        const Sample& sample = samples_[lane];
+        const auto times = static_cast<float>(sample.stride());
         for (auto r : lists_[lane]) {
-            if (!all && !sampled(sloped_.rows[r], lane)) continue;
+            if (sample.stride() > 1 && !sample.holds(sloped_.rows[r])) continue;
             picked_.push_back(sloped_.rows[r]);
             coefficients_.push_back(times * curvatures.one(r, lane));
         }
@@ -357,12 +328,13 @@ class Solver {
         std::array<bool, lanes> going;
         going.fill(true);
         const std::size_t places = alone_.residual.size() / lanes;
-        const Lanes fall = find_step(alone_, places, options, going, square, true, [&](unsigned) {
-            x.with_columns([&](auto columns) {
-                hessian_alone(x, columns, options.bias, picked_, coefficients_.data(),
-                              alone_.direction.data(), alone_.product.data());
+        const Lanes fall =
+            find_step(alone_, places, options.max_products, going, square, true, [&](unsigned) {
+                x.with_columns([&](auto columns) {
+                    hessian_alone(x, columns, options.bias, picked_, coefficients_.data(),
+                                  alone_.direction.data(), alone_.product.data());
+                });
             });
-        });
         fall_[lane] = fall[0];
         for (std::size_t q = 0; q <= x.width(); ++q) block_.step[q * lanes + lane] = alone_.step[q];
     }
@@ -403,8 +375,8 @@ class Solver {
         if (any) std::memcpy(block_.residual.data(), gradient, size * lanes * sizeof(float));
         add_scaled(taken.data(), gradient, block_.step.data(), size);
         if (!any) return;
-        const auto fall =
-            find_step(block_, size, options, going, square, false, [&](unsigned lanes_going) {
+        const auto fall = find_step(
+            block_, size, options.max_products, going, square, false, [&](unsigned lanes_going) {
                 x.with_columns([&](auto columns) {
                     hessian(x, columns, options.bias, sloped_.rows.data(), sloped_.size,
                             sloped_.bits.data(), static_cast<std::uint16_t>(lanes_going),
@@ -415,64 +387,11 @@ class Solver {
             if (going[k]) fall_[k] = fall[k];
     }
 
-    // Sums over the lanes, where they are all of one label.
-    static void join(Lanes& sums) { sums.fill(std::reduce(sums.begin(), sums.end())); }
-
-    // Conjugate gradients on H s = -g, from s = 0 and g as the residual, until the model value of
-    // each label settles: s.g + s.Hs / 2, which is s.g / 2 as the residual is at right angles to s.
-    // `product` adds the Hessian's product with v.direction to v.product for the lanes still going.
-    // Where the lanes are of one label (`joined`), sums go over all of them. Returns s.g.
-    template <class Product>
-    static Lanes find_step(Vectors& v, std::size_t places, const Options& options,
-                           std::array<bool, lanes> going, const Lanes& square, bool joined,
-                           const Product& product) {
-        for (std::size_t q = 0; q < places * lanes; ++q)
-            v.product[q] = v.residual[q] = v.direction[q] = -v.residual[q];
-        Lanes rho = square, model{};
-        for (int t = 1; t <= options.max_products; ++t) {
-            end_if_cancelled();  // the labels of a large corpus take minutes
-            unsigned wanted = 0;
-            for (std::size_t k = 0; k < lanes; ++k) wanted |= unsigned{going[k]} << k;
-            product(wanted);
-            Lanes bend{}, next{};
-            dot(v.direction.data(), v.product.data(), places, bend.data());
-            if (joined) join(bend);
-            Factors alpha{}, beta{};
-            for (std::size_t k = 0; k < lanes; ++k)
-                if (going[k] && bend[k] > 0) alpha[k] = static_cast<float>(rho[k] / bend[k]);
-            advance(alpha.data(), v.direction.data(), v.product.data(), v.step.data(),
-                    v.residual.data(), places, next.data());
-            if (joined) join(next);
-            bool any = false;
-            for (std::size_t k = 0; k < lanes; ++k) {
-                if (!going[k]) continue;
-                const double q = model[k] - 0.5 * alpha[k] * rho[k];
-                const double enough = std::min(0.5, std::sqrt(std::sqrt(square[k])));
-                going[k] = alpha[k] > 0 && t * (q - model[k]) < enough * q;
-                model[k] = q;
-                if (!going[k]) continue;
-                beta[k] = static_cast<float>(next[k] / rho[k]);
-                rho[k] = next[k];
-                any = true;
-            }
-            if (!any) break;
-            turn(v.residual.data(), beta.data(), v.direction.data(), v.product.data(), places);
-        }
-        for (auto& value : model) value *= 2;
-        return model;
-    }
-
-    // How long a step every lane takes; 0 for closed lanes. Losses and their slopes along the step,
-    // which are known at both ends and in the middle, say in which half of it the minimum is, and
-    // a straight line between two slopes about where. A lane whose half is not low enough (Armijo)
-    // tries a quarter of the step. One is stuck where single precision sees no progress, or where
-    // the step takes off all but a thousandth of the weights, and so of the margins. A first step
-    // is taken whole. Which rows have a slope there is among the bits of `reached_`: also returns
-    // which of them to ask for.
+    // How long a step every lane takes; 0 for closed lanes. One is stuck where single precision
+    // sees no progress, or where the step takes off all but a thousandth of the weights, and so of
+    // the margins. A first step is taken whole. Which rows have a slope there is among the bits of
+    // `reached_`: also returns which of them to ask for.
     std::pair<Factors, std::uint32_t> line_search(const Rows& x, const Options& options) {
-        struct Point {
-            double length, value, slope;
-        };
         const float *w = weights_.data(), *step = block_.step.data();
         const std::size_t size = x.width() + 1;
         Factors length{};
@@ -502,34 +421,21 @@ class Solver {
                 // the value is not what the step before foresaw: where it took off most of |w|^2,
                 // that is rounding
                 const Point start{0, loss_[k] + 0.5 * ww[k], fall_[k]};
-                const auto low_enough = [&](double a, double value) {
-                    return value - start.value <= 0.01 * a * start.slope;
-                };
-                Point high = point(length[k], sums[0]), low = point(length[k] / 2, sums[1]);
-                const bool below = low.slope > 0;
-                if (below) high = std::exchange(low, start);
-                double share = high.slope > 0 ? low.slope / (low.slope - high.slope) : 1;
-                // convex: between two points the loss is no higher than a straight line
-                const auto at = [&](double from, double to) { return from + share * (to - from); };
-                if (!low_enough(at(low.length, high.length), at(low.value, high.value))) share = 0;
-                const double a = at(low.length, high.length);
-                // where slopes are of other orders of magnitude, a straight line is no guide
-                const bool guided = a >= length[k] / 8 || (a > 0 && pass == last_pass);
-                if (guided && low_enough(a, at(low.value, high.value))) {
+                const auto found = choose_length(start, point(length[k] / 2, sums[1]),
+                                                 point(length[k], sums[0]), pass == last_pass);
+                length[k] = static_cast<float>(found.length);
+                if (found.taken) {
                     searching &= ~(1u << k);
-                    length[k] = static_cast<float>(a);
-                    const double value =
-                        share < 1 ? low.value + low.slope * (a - low.length) / 2 : high.value;
-                    if (start.value - value <= 1e-7 * std::abs(value) ||
+                    const double a = found.length;
+                    if (start.value - found.value <= 1e-7 * std::abs(found.value) ||
                         ww[k] + 2 * a * ws[k] + a * a * ss[k] <= 1e-6 * ww[k])
                         stuck_ |= 1u << k;
-                    settled |= 1u << (static_cast<int>(k) + (below ? lower_half : upper_half));
+                    settled |=
+                        1u << (static_cast<int>(k) + (found.below ? lower_half : upper_half));
                 } else if (pass == last_pass) {
                     length[k] = 0;
                     stuck_ |= 1u << k;
                     searching &= ~(1u << k);
-                } else {
-                    length[k] /= 4;
                 }
             }
         }
@@ -579,8 +485,7 @@ class Solver {
     // How lanes find a step alone: their rows, and which of them are in a sample.
     unsigned apart_ = 0, thinned_ = 0;
     std::array<Paged<std::int32_t>, lanes> lists_;
-    std::array<std::size_t, lanes> stride_{};
-    std::array<std::uint64_t, lanes> reach_{}, offset_{};
+    std::array<Sample, lanes> samples_;
     Paged<std::int32_t> picked_;
     Paged<float> coefficients_;
 };

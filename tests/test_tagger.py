@@ -13,6 +13,7 @@ from megalabel.data import Corpus, LabelSet
 from megalabel.decision import BlockCoordinateAscent
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.labels import read_propensities
 from megalabel.linear import OneVsAll, Prior
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
@@ -210,3 +211,13 @@ def test_a_new_fit_is_not_of_the_folder_it_was_read_from(corpus, tmp_path):
     tagger = Tagger.load(tmp_path / "m")
     assert tagger.origin == tmp_path / "m"
     assert tagger.fit(corpus).origin is None
+
+
+def test_propensities_of_a_file(corpus, tmp_path):
+    fitted = tagger().fit(corpus[:200])
+    file = tmp_path / "p.tsv"
+    names = corpus.labels.ids.to_pylist()
+    file.write_text("".join(f"{name}\t{0.1 + 0.05 * i}\n" for i, name in enumerate(names)))
+    aligned = corpus.aligned(fitted.labels).labels
+    expected = fitted.evaluate(corpus, propensities=read_propensities(file, aligned))
+    assert fitted.evaluate(corpus, propensities=file) == expected

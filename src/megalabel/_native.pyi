@@ -1,4 +1,10 @@
-from typing import Any
+# Written by tools/make_stubs.py (`make stubs`) from the built module: do not edit.
+import enum
+from collections.abc import Sequence
+from typing import Annotated, overload
+
+import numpy
+from numpy.typing import NDArray
 
 def get_threads() -> int:
     """The number of threads that native loops use."""
@@ -6,4 +12,1168 @@ def get_threads() -> int:
 def set_threads(n: int) -> None:
     """Set the number of threads that native loops use."""
 
-def __getattr__(name: str) -> Any: ...  # kernels: see native/bindings.cpp
+def sleep_loop(pieces: int, seconds: float, fail_at: int = -1) -> None:
+    """
+    A loop with nothing in it but time, so that tests can interrupt, fork and fail in it.
+    """
+
+class SparseRows:
+    """
+    A CSR matrix: where rows start, their columns and values, and the width.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        columns: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        values: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        width: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Ranked:
+    """
+    The best labels of each row, their scores, and how many labels there are.
+    """
+
+    def __init__(
+        self,
+        *,
+        ids: Annotated[
+            NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        scores: Annotated[
+            NDArray[numpy.float32],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ],
+        labels: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Truth:
+    """A CSR matrix of labels, of which those that are positive count."""
+
+    def __init__(
+        self,
+        *,
+        indptr: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        indices: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        positive: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def all_finite(
+    values: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> bool: ...
+def parse_sparse_text(
+    text: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    *,
+    svmlight: bool,
+    features: int,
+    labels: int,
+    first_line: int,
+    keep: int,
+    piece_bytes: int = 1048576,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    int,
+    list[tuple[int, int, bytes]],
+]: ...
+def format_sparse_text(
+    *,
+    target_indptr: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    target_indices: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    feature_indptr: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    feature_indices: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    values: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    begin: int,
+    end: int,
+) -> bytes: ...
+
+UNICODE_VERSION: str = "14.0.0"
+
+class Unit(enum.Enum):
+    """What n-grams are made of."""
+
+    word = 0
+
+    char = 1
+
+    char_wb = 2
+
+class Case(enum.Enum):
+    """What becomes of upper case."""
+
+    keep = 0
+
+    lower = 1
+
+    fold = 2
+
+class Norm(enum.Enum):
+    """What a row is divided by."""
+
+    none = 0
+
+    l1 = 1
+
+    l2 = 2
+
+class Lookup:
+    """Terms, and the slots of `lookup_slots` to find them by."""
+
+    def __init__(
+        self,
+        *,
+        slots: Annotated[
+            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        offsets: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        data: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Analysis:
+    """How the terms of a text are made."""
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        case: Case,
+        strip_marks: bool,
+        shortest: int,
+        longest: int,
+        min_word_length: int,
+        stop_words: Lookup,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Selection:
+    """Which terms stay: by their texts, and at most so many (0: all)."""
+
+    def __init__(self, *, fewest: float, most: float, limit: int, by_texts: bool) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def encode_texts(
+    values: Sequence[str],
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+]: ...
+def normalise_texts(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    *,
+    compose: bool,
+    compatible: bool,
+) -> (
+    tuple[
+        Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    ]
+    | None
+): ...
+def analyse(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+]: ...
+def lookup_slots(
+    terms: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C")]: ...
+def count_terms(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+]: ...
+def merge_terms(
+    a: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    b: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+]: ...
+def select_terms(
+    terms: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    wanted: Selection,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+]: ...
+def learn_rows(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+    wanted: Selection,
+) -> tuple[
+    tuple[
+        Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    ],
+    int,
+    tuple[
+        Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+        Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    ],
+]: ...
+def find_rows(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+    terms: Lookup,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def hash_rows(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+    columns: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def weigh_rows(
+    indptr: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    indices: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    *,
+    idf: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    binary: bool,
+    sublinear: bool,
+    norm: Norm,
+) -> None: ...
+
+TIERS: int = 8
+
+class Postings:
+    """An inverted index: the documents of each term, and bounds."""
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        documents: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        largest: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        common: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        norm: float,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def build_postings(
+    rows: SparseRows,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    float,
+]: ...
+def search_postings(
+    *,
+    postings: Postings,
+    rows: SparseRows,
+    queries: SparseRows,
+    k: int,
+    left_out: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    prune: bool,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+def rescore_dense(
+    *,
+    queries: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    documents: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    candidates: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+def vote(
+    *,
+    ids: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    similarities: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    power: float,
+    labels: SparseRows,
+    prior: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    by_prior: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+
+LANES: int = 16
+
+MOST_KEPT_ROWS: int = 131072
+
+class Loss(enum.Enum):
+    """What an error costs, by its margin."""
+
+    squared_hinge = 0
+
+    logistic = 1
+
+class LabelGroups:
+    """
+    Groups of labels that share their rows, where each label is positive, and what errors cost.
+
+    No row starts: one group with all rows. No factors: all 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        row_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        rows: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        label_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        positive_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        positives: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        positive_costs: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        negative_costs: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        factors: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def train_groups(
+    rows: SparseRows, groups: LabelGroups, *, loss: Loss, eps: float, bias: float, prune: float
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+
+SECTION_FEATURES: int = 65536
+
+class Precision(enum.Enum):
+    """What is kept of a weight."""
+
+    float32 = 0
+
+    float16 = 1
+
+    int8 = 2
+
+class Post(enum.Enum):
+    """What a margin becomes."""
+
+    hinge1 = 0
+
+    hinge2 = 1
+
+    hinge3 = 2
+
+    hinge4 = 3
+
+    sigmoid = 4
+
+    noop = 5
+
+class Level:
+    """The weights of a level of a tree, as ChunkedWeights has them."""
+
+    def __init__(
+        self,
+        *,
+        child_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        section_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        row_features: Annotated[
+            NDArray[numpy.uint16], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        row_starts: Annotated[
+            NDArray[numpy.uint16], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        block_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        block_bits: int,
+        entry_gaps: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        entry_weights: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
+        | Annotated[
+            NDArray[numpy.float16], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
+        | Annotated[
+            NDArray[numpy.int8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        scales: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        biases: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        features: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def build_chunks(
+    weights: SparseRows,
+    *,
+    child_starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    precision: Precision,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint16], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint16], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    int,
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]
+    | Annotated[NDArray[numpy.float16], dict(shape=(None,), order="C")]
+    | Annotated[NDArray[numpy.int8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def join_chunks(
+    parts: Sequence[Level],
+    *,
+    places: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
+    ],
+    precision: Precision,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint16], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint16], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    int,
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]
+    | Annotated[NDArray[numpy.float16], dict(shape=(None,), order="C")]
+    | Annotated[NDArray[numpy.int8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+@overload
+def score_pairs(
+    level: Level,
+    queries: SparseRows,
+    *,
+    bias: float,
+    rows: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    parents: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]: ...
+@overload
+def score_pairs(
+    level: Level,
+    queries: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    *,
+    bias: float,
+    rows: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    parents: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]: ...
+@overload
+def beam_search(
+    *,
+    levels: Sequence[Level],
+    label_of_leaf: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    post: Post,
+    queries: SparseRows,
+    bias: float,
+    k: int,
+    beam: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+@overload
+def beam_search(
+    *,
+    levels: Sequence[Level],
+    label_of_leaf: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    post: Post,
+    queries: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    bias: float,
+    k: int,
+    beam: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+@overload
+def best_first_search(
+    *,
+    levels: Sequence[Level],
+    label_of_leaf: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    post: Post,
+    queries: SparseRows,
+    bias: float,
+    k: int,
+    log_weights: Sequence[
+        Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
+    ],
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+@overload
+def best_first_search(
+    *,
+    levels: Sequence[Level],
+    label_of_leaf: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    post: Post,
+    queries: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    bias: float,
+    k: int,
+    log_weights: Sequence[
+        Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
+    ],
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+
+class Visits:
+    """
+    The rows that each node sees, and the columns that are positive for them.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        rows: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        place_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        places: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Blocks:
+    """The weights of all nodes, as OnlineTree has them."""
+
+    def __init__(
+        self,
+        *,
+        feature_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        features: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        columns: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        squares: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def update_blocks(
+    *,
+    rows: SparseRows,
+    visits: Visits,
+    blocks: Blocks,
+    columns: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    rate: float,
+    epsilon: float,
+    bias: float,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def block_child_rows(
+    blocks: Blocks, *, width: int, prune: float
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def weighted_sums(
+    *, weights: SparseRows, rows: SparseRows, keep: int
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def halve_level(
+    vectors: SparseRows,
+    *,
+    members: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    seed: int,
+    depth: int,
+    spherical: bool,
+    iterations: int,
+) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")]: ...
+def cluster_level(
+    vectors: SparseRows,
+    *,
+    members: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    seed: int,
+    depth: int,
+    largest: int,
+    arity: int,
+    aim: int,
+    balanced: bool,
+    iterations: int,
+    tolerance: float,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+]: ...
+
+SAMPLE_GROUPS: int = 4096
+
+ROW_SUMS_BEFORE: int = 2
+
+OCTAVE_CELLS: int = 1024
+
+FINE_CELLS: int = 24578
+
+SMALLEST_CONFIDENCE: float = 5.960464477539063e-08
+
+EFFECT_LANES: int = 16
+
+class RowTotal(enum.Enum):
+    """What is summed over rows at each cutoff."""
+
+    hits = 0
+
+    recall = 1
+
+    f1 = 2
+
+    ndcg = 3
+
+    reciprocal_rank = 4
+
+    any_hit = 5
+
+    predicted = 6
+
+    squared_error = 7
+
+    log_loss = 8
+
+    gained = 9
+
+    gained_recall = 10
+
+    gained_ndcg = 11
+
+    attainable = 12
+
+    attainable_recall = 13
+
+    attainable_ndcg = 14
+
+def ranking_hits(
+    ranked: Ranked, truth: Truth, k: int
+) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")]: ...
+def drop_labels(
+    ranked: Ranked, cells: Truth
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+def add_row_sums(
+    before: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    *,
+    first_row: int,
+    ranked: Ranked,
+    truth: Truth,
+    cutoffs: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    weights: Annotated[
+        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]: ...
+def label_counts(
+    ranked: Ranked,
+    truth: Truth,
+    *,
+    cutoffs: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    width: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C")]: ...
+def reliability_cells(
+    ranked: Ranked,
+    truth: Truth,
+    *,
+    cutoffs: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    bins: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")]: ...
+def add_effects(
+    before: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    *,
+    first_row: int,
+    ranked: Ranked,
+    truth: Truth,
+    k: int,
+    class_of: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    of_class: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    slopes: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    bins: int,
+) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]: ...
+def isotonic_fit(
+    *,
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    hits: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> tuple[
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+def isotonic_apply(
+    *,
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    thresholds: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    values: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]: ...
+def falling_rows(
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    pooled: int,
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")]: ...
+
+class MacroMetric(enum.Enum):
+    """The macro metrics that the native core knows."""
+
+    precision = 0
+
+    recall = 1
+
+    f_beta = 2
+
+    jaccard = 3
+
+    balanced_accuracy = 4
+
+    g_mean = 5
+
+    h_mean = 6
+
+    fowlkes_mallows = 7
+
+    coverage = 8
+
+class Objective:
+    """
+    `linear` times the probability plus `scale` times the metric of so many rows.
+    """
+
+    def __init__(
+        self, *, metric: MacroMetric | None, beta: float, linear: float, scale: float, rows: float
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def decision_ascend(
+    ranked: Ranked,
+    *,
+    labels: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    positives: Annotated[
+        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    caps: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    chosen: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    order: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+    floor: float,
+    objective: Objective,
+    custom: object | None,
+) -> None: ...
+def decision_gains(
+    ranked: Ranked,
+    *,
+    labels: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    positives: Annotated[
+        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    caps: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    chosen: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    objective: Objective,
+    custom: object | None,
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")]: ...
+def decision_assign(
+    ranked: Ranked,
+    *,
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    offsets: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    caps: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+    floor: float,
+) -> tuple[
+    Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C")],
+]: ...
+def decision_sums(
+    ranked: Ranked,
+    *,
+    chosen: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+) -> None: ...
+def decision_recount(
+    ranked: Ranked,
+    *,
+    chosen: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    labels: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+) -> None: ...
+@overload
+def decision_rule_sums(
+    ranked: Ranked,
+    values: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    *,
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    offsets: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+    floor: float,
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+) -> None: ...
+@overload
+def decision_rule_sums(
+    ranked: Ranked,
+    values: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    *,
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    offsets: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+    floor: float,
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+) -> None: ...
+def decision_choose(
+    ranked: Ranked,
+    *,
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    offsets: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    shares: Annotated[
+        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+    floor: float,
+    seed: int,
+) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")]: ...
+def decision_follow(
+    ranked: Ranked,
+    *,
+    truth: Truth,
+    labels: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    k: int,
+    floor: float,
+    objective: Objective,
+    custom: object | None,
+) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")]: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,32 @@ def check_argument(name: str, value: object, check: Check) -> None:
     """Raise a ParameterError that names the argument unless its value passes the check."""
     if not check.accepts(value):
         raise ParameterError(f"{name} must be {check.expected}, not {value!r}")
+
+
+_Made = TypeVar("_Made")
+# one for all: a component that had its own could neither be pickled nor copied
+_MAKING = threading.RLock()
+
+
+def made_once(owner: Any, name: str, make: Callable[[], _Made]) -> _Made:
+    """An attribute that is made when it is first asked for, by one thread while others wait.
+
+    None stands for what has not been made. It is set once it is whole, and not set by an error.
+
+    Examples
+    --------
+    >>> part = Component()
+    >>> made_once(part, "_answer", lambda: 42), made_once(part, "_answer", lambda: 43)
+    (42, 42)
+    """
+    found: _Made | None = getattr(owner, name, None)
+    if found is None:
+        with _MAKING:
+            found = getattr(owner, name, None)
+            if found is None:
+                found = make()
+                setattr(owner, name, found)
+    return found
 
 
 def check_array(

@@ -3,7 +3,8 @@
     with checkpoints.kept_in("work"):
         tagger.fit(corpus)
 
-A classifier that trains in steps asks for each by `Steps.done`. Steps belong to one fit: they carry
+A fit made of units of work keeps them by name (`work.execute`), others ask for each step by
+`Steps.done`. Steps belong to one fit: they carry
 a fingerprint of its data and parameters, and those of another are not taken.
 """
 
@@ -84,19 +85,31 @@ class Steps:
 
     def done(self, name: str, make: Callable[[], csr_matrix]) -> csr_matrix:
         """The matrix of a step: as kept, or made now and kept."""
-        if self._folder is None:
-            return make()
-        file = self._folder / f"{name}.npz"
-        if file.exists():
-            try:
-                with np.load(file, allow_pickle=False) as kept:
-                    parts = (kept["data"], kept["indices"], kept["indptr"])
-                    matrix = csr_matrix(parts, shape=tuple(kept["shape"]))
-                matrix.check_format(full_check=True)
-                return matrix
-            except (OSError, EOFError, ValueError, KeyError, BadZipFile):
-                pass  # damaged: made anew
-        matrix = make()
+        matrix = self.kept(name)
+        if matrix is None:
+            matrix = make()
+            self.keep(name, matrix)
+        return matrix
+
+    def kept(self, name: str) -> csr_matrix | None:
+        """The matrix of a step that was finished before; None: it was not, or it is damaged."""
+        file = self.file(f"{name}.npz")
+        if file is None or not file.exists():
+            return None
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+                matrix = csr_matrix(parts, shape=tuple(arrays["shape"]))
+            matrix.check_format(full_check=True)
+            return matrix
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile):
+            return None
+
+    def keep(self, name: str, matrix: csr_matrix) -> None:
+        """Keep the matrix of a finished step, where steps are kept."""
+        file = self.file(f"{name}.npz")
+        if file is None:
+            return
         with replacing_file(file) as fresh:
             np.savez(
                 fresh,
@@ -105,4 +118,3 @@ class Steps:
                 indptr=matrix.indptr,
                 shape=np.array(matrix.shape),
             )
-        return matrix

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+MANIFEST = "megalabel.json"  # what makes a folder a model folder
 _WRITING, _WRITTEN = ".writing-", ".written-"
 # Among the new files, the names of those that are to be removed, one a line.
 _REMOVED = ".removed"

@@ -28,10 +28,10 @@ class Progress:
             self._timer.daemon = True
             self._timer.start()
 
-    def advance(self, steps: int = 1) -> None:
+    def advance(self, count: int = 1) -> None:
         """Say that so many more of the total are done."""
         with self._lock:
-            self.done += steps
+            self.done += count
             if self._bar is not None:
                 self._bar.update(self._task, completed=self.done)
 

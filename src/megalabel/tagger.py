@@ -9,7 +9,8 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -40,6 +41,8 @@ from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
 from megalabel.features import Precomputed, Tfidf
+from megalabel.labels import read_propensities
+from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.progress import progress
@@ -80,6 +83,23 @@ class Tagger(Component):
         Fixes everything random.
     system : str, optional
         The name of the recipe that made this tagger.
+
+    Notes
+    -----
+    What several threads may do with one tagger at the same time:
+
+    ===========================================  ================================================
+    `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
+    `predict`, `predict_proba`, `score`,
+    `decision_function`, `evaluate`, `explain`,
+    `label_features`, `prune`, `save`
+    `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
+    `set_decision`, `set_params`, `restore`      call may run at the same time
+    `load`                                       safe: each call makes a tagger of its own
+    ===========================================  ================================================
+
+    A service that changes a model makes the new tagger first, then lets its name refer to that.
+    With the decision `Online`, calls are decided one after another, in the order they come in.
 
     Examples
     --------
@@ -137,7 +157,14 @@ class Tagger(Component):
         self.system = system
 
     # ------------------------------------------------------------------ learning
-    def fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        labels: LabelSet | None = None,
+        prepared: Prepared | None = None,
+    ) -> Self:
         """Learn from a corpus, or from texts (or vectors) X with their labels y.
 
         Parameters
@@ -147,35 +174,19 @@ class Tagger(Component):
             The labels of each text; with a Corpus, none.
         labels : LabelSet, optional
             What the columns of a matrix y mean.
+        prepared : Prepared, optional
+            What `prepare` gave for the same corpus, for this fit alone.
         """
-        self.check_parts()  # all of them, before features are made
-        corpus = _as_corpus(X, y, labels)
-        if not len(corpus):
-            raise DataError("there is no text to learn from")
-        if not len(corpus.labels):
-            raise DataError(
-                "the corpus has no labels to learn: expected a field `labels` with names, or "
-                "`target_ind` with numbers"
-            )
-        self.origin = None  # what is learned now is not of the folder it was read from
         started = time.perf_counter()
-        features = self.features if self.features is not None else Tfidf()
-        if corpus.texts is None and not isinstance(features, Precomputed):
-            if self.classifier.reads_texts:
-                raise DataError(
-                    f"{self.system or type(self.classifier).__name__} reads texts, but the corpus "
-                    "has vectors alone: choose a linear system"
-                )
-            features = Precomputed()
-        self.features_ = clone(features)
-        with progress("turning texts into features"):
-            vectors = self.features_.fit_transform(corpus)
-        log.info("%d texts to %d features", *vectors.shape)
-        self.fit_vectors(vectors, corpus)
+        corpus = _as_corpus(X, y, labels)
+        if prepared is None:
+            prepared = self.prepare(corpus)
+        self.origin = None  # what is learned now is not of the folder it was read from
+        self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
         self.provenance_ = {
             "date": _now(),
-            "seconds": round(time.perf_counter() - started, 3),
+            "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
             "megalabel": __version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
@@ -184,53 +195,90 @@ class Tagger(Component):
         }
         return self
 
-    def fit_vectors(self, vectors: Any, corpus: Corpus) -> None:
-        """Train the classifier on what `features_` makes of a corpus, and calibrate it on rankings
-        of texts it has not seen. Then `features_` and `classifier_` are the parts that answer."""
-        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
-        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
-        examples, features = self.examples(vectors, corpus), self.features_
+    def prepare(self, corpus: Corpus) -> Prepared:
+        """What a fit on a corpus begins with: features of its texts, and which texts are held out.
 
-        def train(some: Examples) -> None:
-            fresh: Classifier = clone(self.classifier)
-            self.features_, self.classifier_ = fresh.fit_examples(some).parts(features)
+        It can be looked at, to say what the fit will cost, before it is given to `fit`.
+        """
+        self.check_parts()  # all of them, before features are made
+        if not len(corpus):
+            raise DataError("there is no text to learn from")
+        if not len(corpus.labels):
+            raise DataError(
+                "the corpus has no labels to learn: expected a field `labels` with names, or "
+                "`target_ind` with numbers"
+            )
+        features = self.features if self.features is not None else Tfidf()
+        if corpus.texts is None and not isinstance(features, Precomputed):
+            if self.classifier.reads_texts:
+                raise DataError(
+                    f"{self.system or type(self.classifier).__name__} reads texts, but the corpus "
+                    "has vectors alone: choose a linear system"
+                )
+            features = Precomputed()
+        features, memory = clone(features), memory_in_use()
+        started = time.perf_counter()
+        with progress("turning texts into features"):
+            vectors = features.fit_transform(corpus)
+        log.info("%d texts to %d features", *vectors.shape)
+        prepared = self.prepared(features, vectors, corpus)
+        prepared.seconds, prepared.memory = time.perf_counter() - started, memory
+        return prepared
 
-        def seen(rows: Any) -> Any:
-            """What ranks texts is given of them: what training was, or what its features make."""
-            if self.features_ is features:
-                return vectors[rows]
-            return self.features_.transform(corpus[rows])
-
-        self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+    def prepared(self, features: Featurizer, vectors: Any, corpus: Corpus) -> Prepared:
+        """What a fit begins with where fitted features have made vectors of a corpus already."""
+        examples = _examples(features, vectors, corpus)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
             held_out = 0
-        if not held_out:
-            train(examples)
+        order = np.random.default_rng(self.seed).permutation(len(corpus))
+        rows, first = np.sort(order[:held_out]), examples
+        if held_out and not self.classifier.ranks_held_out:
+            first = examples.at(np.sort(order[held_out:]))
+        return Prepared(features, examples, rows, first, clone(self.classifier))
+
+    def fit_prepared(self, prepared: Prepared, corpus: Corpus) -> None:
+        """Train the classifier, and calibrate it on rankings of texts it has not seen; then
+        `features_` and `classifier_` are the parts that answer."""
+        self.decision_ = clone(self.decision) if self.decision is not None else TopK()
+        self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
+        self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+        examples, rows = prepared.examples, prepared.held_out
+        apart = prepared.first is not examples
+        if apart:
+            log.info("training without %d texts, to learn from their ranking", len(rows))
+
+        def train(fresh: Classifier, some: Examples) -> None:
+            self.features_, self.classifier_ = fresh.fit_examples(some).parts(prepared.features)
+
+        def seen(some: np.ndarray) -> Any:
+            """What is ranked of texts: rows of training, or what other features make of them."""
+            if self.features_ is prepared.features:
+                return examples.rows[some]
+            return self.features_.transform(corpus[some])
+
+        train(prepared.classifier, prepared.first)
+        if not len(rows):
             if self.decision_.learns:  # from texts that were trained on
                 rows = np.arange(min(len(corpus), self.calibration_texts))
                 ranking = self.classifier_.rank(seen(rows), self.decision_.shortlist(1))
                 self._fit_decision(ranking, corpus.targets[rows])
             return
-        order = np.random.default_rng(self.seed).permutation(len(corpus))
-        rows, rest = np.sort(order[:held_out]), np.sort(order[held_out:])
+        prepared.first = examples  # a copy of most rows is not to be held any longer
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
         calibrator = None if self.calibration is None else self._calibrator(self.calibration)
         width = 0 if calibrator is None else calibrator.k
         if self.decision_.learns:
             width = max(width, self.decision_.shortlist(1))
         width += _most(excluded)
-        if self.classifier.ranks_held_out:
-            train(examples)
-            ranking = self.classifier_.rank_held_out(vectors, corpus.targets, rows, width)
-        else:
-            log.info("training without %d texts, to learn from their ranking", held_out)
-            train(examples.at(rest))
+        if apart:
             ranking = self.classifier_.rank(seen(rows), width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
-                train(examples)
+                train(clone(self.classifier), examples)
+        else:
+            ranking = self.classifier_.rank_held_out(examples.rows, corpus.targets, rows, width)
         ranking = ranking.without(excluded)
         if calibrator is not None:
             self._calibrate(calibrator, ranking, corpus.targets[rows], corpus.label_counts)
@@ -274,36 +322,6 @@ class Tagger(Component):
         held_out = 0 if self.classifier.ranks_held_out else self.held_out(texts)
         again = held_out > texts / 20 if self.refit == "auto" else bool(self.refit)
         return 2 if held_out and again else 1
-
-    def examples(self, vectors: Any, corpus: Corpus) -> Examples:
-        """What the classifier is fitted on: a corpus, with what `features_` makes of its texts."""
-
-        def columns() -> Sequence[str] | None:
-            terms = getattr(self.features_, "terms_", None)  # hashed words have no names
-            return None if terms is None else terms.to_pylist()
-
-        return Examples.of(
-            vectors,
-            corpus.targets,
-            corpus.labels,
-            find_label_rows=cache(partial(self._label_rows, corpus.labels)),
-            find_columns=columns,
-        )
-
-    def _label_rows(self, labels: LabelSet) -> Any:
-        """The labels' own texts as vectors."""
-        if isinstance(self.features_, Precomputed):
-            raise ParameterError(
-                f"{type(self.classifier).__name__} reads the texts of labels, but the features "
-                "are vectors made elsewhere; fit it by itself, with label_rows"
-            )
-        texts = labels.names if labels.texts is None else labels.texts
-        if pc.all(pc.utf8_is_decimal(texts)).as_py():
-            raise DataError(
-                f"{type(self.classifier).__name__} reads the texts of labels, but these are known "
-                "by number alone"
-            )
-        return self.features_.transform(texts)
 
     def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
         """Learn more texts where the classifier can; labels not seen before join the label set.
@@ -468,7 +486,8 @@ class Tagger(Component):
         Parameters
         ----------
         decision : Decision or None
-            The rule; None: the k best labels.
+            The rule; None: the k best labels. One that has learned already is taken as it is where
+            no texts are given.
         X : Corpus, sequence of str, CSR matrix or array, optional
             Texts to learn from, for a rule that learns.
         y : optional
@@ -488,7 +507,9 @@ class Tagger(Component):
         """
         self.check_fitted()
         rule = TopK() if decision is None else clone(decision)
-        if rule.learns:
+        if X is None and decision is not None and decision.fitted:
+            rule = decision
+        elif rule.learns:
             if X is None:
                 raise DataError(f"{type(rule).__name__} learns from texts: give some")
             labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
@@ -570,10 +591,12 @@ class Tagger(Component):
         """How good the ranking is on a corpus, or on texts X with their labels y.
 
         `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
-        label of `corpus.aligned(tagger.labels)`; `ranking` is what `rank` gave for the texts, where
-        it is there already.
+        label of `corpus.aligned(tagger.labels)`, or a Path: a file that `labels.read_propensities`
+        reads. `ranking` is what `rank` gave for the texts, where it is there already.
         """
         corpus = self._measurable(X, y)
+        if isinstance(propensities, Path):
+            propensities = read_propensities(propensities, corpus.labels)
         if ranking is None:
             ranking = self.rank(corpus, int(np.max(k)))
         return evaluate(
@@ -716,6 +739,55 @@ class Tagger(Component):
         if not self.in_names_ and self.labels == LabelSet.numbered(len(self.labels)):
             return np.arange(len(self.labels))
         return np.array(self.labels.names.to_pylist(), dtype=object)
+
+
+@dataclass
+class Prepared:
+    """What a fit begins with; made by `Tagger.prepare`."""
+
+    features: Featurizer
+    """Fitted."""
+    examples: Examples
+    """All texts."""
+    held_out: np.ndarray
+    """Which of them calibration and decision learn from."""
+    first: Examples
+    """What the classifier is trained on at first."""
+    classifier: Classifier
+    """Not fitted yet."""
+    seconds: float = 0.0
+    """How long it took to make the features."""
+    memory: int = 0
+    """Bytes in use before."""
+
+
+def _examples(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
+    """What a classifier is fitted on: a corpus, with what features make of its texts."""
+
+    def columns() -> Sequence[str] | None:
+        terms = getattr(features, "terms_", None)  # hashed words have no names
+        return None if terms is None else terms.to_pylist()
+
+    return Examples.of(
+        vectors,
+        corpus.targets,
+        corpus.labels,
+        find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
+        find_columns=columns,
+    )
+
+
+def _label_rows(features: Featurizer, labels: LabelSet) -> Any:
+    """The labels' own texts as vectors."""
+    if isinstance(features, Precomputed):
+        raise ParameterError(
+            "the texts of labels are asked for, but the features are vectors made elsewhere; fit "
+            "the classifier by itself, with label_rows"
+        )
+    texts = labels.names if labels.texts is None else labels.texts
+    if pc.all(pc.utf8_is_decimal(texts)).as_py():
+        raise DataError("the texts of labels are asked for, but these are known by number alone")
+    return features.transform(texts)
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

@@ -287,8 +287,10 @@ def test_the_native_core_checks_its_arrays():
     none = np.zeros(0, np.float32)
     for bad in ((f, u[:1], none), (f, u, f[:1]), (f, u, -f - 1), (f * np.nan, u, none)):
         with pytest.raises(ValueError, match=r"must be|not a number"):
-            _native.isotonic_fit(*bad)
+            _native.isotonic_fit(**dict(zip(("scores", "hits", "weights"), bad, strict=True)))
     for bad in ((f, none, none), (f, f, f[:1])):
+        scores, thresholds, values = bad
         with pytest.raises(ValueError, match="thresholds"):
-            _native.isotonic_apply(*bad)
-    assert np.isnan(_native.isotonic_apply(f * np.nan, f[:1], f[:1])).all()
+            _native.isotonic_apply(scores=scores, thresholds=thresholds, values=values)
+    mapped = _native.isotonic_apply(scores=f * np.nan, thresholds=f[:1], values=f[:1])
+    assert np.isnan(mapped).all()

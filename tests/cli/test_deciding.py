@@ -112,7 +112,7 @@ def test_mistakes_are_explained(paths, tmp_path):
     said = decide(*paths, "--cap", tmp_path / "caps.tsv", code=3)
     assert "caps.tsv, line 1: expected a known label, found 'no such label'" in said
     assert "a number of texts or a file, not '-1'" in decide(*paths, "--cap", -1, code=2)
-    assert "has no parameter 'exponent'" in decide(*paths, "--set", "exponent=1", code=2)
+    assert "exponent is for method weighted" in decide(*paths, "--set", "exponent=1", code=2)
     assert "--set caps: there is --cap" in decide(*paths, "--set", "caps=3", code=2)
     assert "key=value" in decide(*paths, "--set", "exponent", code=2)
     assert "randomised" in decide(
@@ -125,22 +125,22 @@ def test_mistakes_are_explained(paths, tmp_path):
     said = decide(*weighted, "--weights", "logarithm", "--set", "exponent=2", code=2)
     assert 'exponent is for weights="power-law"' in said
     assert "metric" in decide(*paths, "--metric", "accuracy", code=2)
-    assert "--method" in decide(*paths, "--method", "best", code=2)
+    assert "method must be one of ascent" in decide(*paths, "--method", "best", code=2)
     assert "budget" in decide(*paths, "--budget", "some", code=2)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--method", "top", "--budget", "at-most"], "--budget is for --method ascent or"),
-        (["--method", "weighted", "--weight", 0.5], "--weight is for --method ascent or"),
-        (["--weights", "logarithm"], "--weights is for --method weighted, not for ascent"),
-        (["--propensities", "jpv-amazon"], "--propensities is for --method weighted"),
+        (["--method", "top", "--budget", "at-most"], "budget is for method ascent or"),
+        (["--method", "weighted", "--weight", 0.5], "weight is for method ascent or"),
+        (["--weights", "logarithm"], "weights is for method weighted, not for ascent"),
+        (["--propensities", "jpv-amazon"], "propensities is for method weighted"),
         (
             ["--method", "weighted", "--propensities", "jpv-amazon"],
             'for weights="inverse-propensity"',
         ),
-        (["--threshold", 0.5], "--threshold is for --method top, not for ascent"),
+        (["--threshold", 0.5], "threshold is for method top, not for ascent"),
         (["--method", "online", "--pareto"], "--pareto is for --method ascent"),
         (["--pareto", "--weight", 0.5], "without --weight"),
     ],

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from megalabel import data, systems
 from megalabel.cli.app import app
-from megalabel.errors import ParameterError
+from megalabel.errors import OutputError, ParameterError
 from megalabel.metrics import HEADLINE
 
 
@@ -113,9 +113,11 @@ def test_a_table_of_labels(places, tmp_path, kind):
     assert 0 < by_name["dress"]["F1"] <= 1
 
 
-@pytest.mark.parametrize("name", ["labels.xlsx", "nowhere/labels.csv"])
-def test_a_table_that_cannot_be_written_is_refused_first(places, tmp_path, name):
-    with pytest.raises(ParameterError, match="--labels"):
+@pytest.mark.parametrize(
+    ("name", "error"), [("labels.xlsx", ParameterError), ("nowhere/labels.csv", OutputError)]
+)
+def test_a_table_that_cannot_be_written_is_refused_first(places, tmp_path, name, error):
+    with pytest.raises(error, match=name):
         run("evaluate", places / "absent", places / "things", "--labels", tmp_path / name)
 
 

@@ -141,6 +141,27 @@ def test_bad_lines_are_left_out_if_asked(tag, tmp_path, caplog):
     assert "skipped 1 bad row" in caplog.text
 
 
+def test_bad_lines_of_plain_text_are_left_out_if_asked(tag, model, tmp_path, caplog):
+    lines = b"red gown\ncaf\xe9\nblue denim\n"
+    (tmp_path / "x.txt").write_bytes(lines)
+    with pytest.raises(DataError, match=r"x.txt, line 2, column 4"):
+        tag(tmp_path / "x.txt")
+    found = tag(tmp_path / "x.txt", "--skip-bad")
+    assert [answer["text"] for answer in found] == ["red gown", "blue denim"]
+    assert "skipped 1 bad row" in caplog.text
+    piped = run("tag", model, "--skip-bad", stdin=lines)
+    assert len(piped.splitlines()) == 2
+
+
+def test_a_format_that_looking_does_not_tell(tag, model, tmp_path):
+    file = written(tmp_path, "x.txt", "text\tlabels\nred gown\tred\n")
+    assert [answer["text"] for answer in tag(file)] == ["red gown"]
+    plain = ["text\tlabels", "red gown\tred"]
+    assert [answer["text"] for answer in tag(file, "--format", "plain")] == plain
+    with pytest.raises(ParameterError, match="--format is for --file"):
+        run("tag", model, "red gown", "--format", "plain")
+
+
 def test_labels_of_the_texts_do_not_matter(tag, tmp_path):
     written(tmp_path, "lbl.jsonl", '{"uid": "red"}\n')
     found = tag(written(tmp_path, "x.csv", TABLE.format(",")))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.data import LabelSet, Ranking
+from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.errors import ShapeError
 
 LABELS = 6
@@ -81,13 +81,33 @@ def test_without_is_the_same_for_any_number_of_threads(threads):
 )
 def test_arrays_that_do_not_fit_are_refused(indptr, indices, scores):
     ids, scores = np.array([[0, 1]], np.int32), np.array(scores, np.float32)
-    cells = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
+    ranked = _native.Ranked(ids=ids, scores=scores, labels=2)
+    cells = _native.Truth(
+        indptr=np.array(indptr),
+        indices=np.array(indices, np.int32),
+        positive=np.ones(len(indices), np.uint8),
+    )
     with pytest.raises(ValueError, match=r"truth|scores"):
-        _native.drop_labels(ids, scores, 2, *cells)
+        _native.drop_labels(ranked, cells)
     with pytest.raises(ValueError, match=r"truth|scores"):
-        _native.reliability_cells(ids, scores, 2, *cells, np.array([2]), 15)
+        _native.reliability_cells(ranked, cells, cutoffs=np.array([2]), bins=15)
 
 
 def test_a_table_has_a_list_of_names_and_scores_a_text():
     table = ranking_of([[3, 1], []], k=2).to_arrow()
     assert table.to_pydict() == {"labels": [["3", "1"], []], "scores": [[1.0, 0.5], []]}
+
+
+def test_rows_for_json():
+    ranking = ranking_of([[2, 0], []], 2)
+    texts = Corpus(["red gown", ""], ids=["a1", ""])
+    labels = [{"label": "2", "probability": 1.0}, {"label": "0", "probability": 0.5}]
+    assert list(ranking.rows()) == [{"labels": labels}, {"labels": []}]
+    assert list(ranking.rows(texts)) == [
+        {"uid": "a1", "text": "red gown", "labels": labels},
+        {"text": "", "labels": []},
+    ]
+    vectors = Corpus(features=np.ones((2, 3)))
+    assert [row["text"] for row in ranking.rows(vectors)] == [None, None]
+    with pytest.raises(ShapeError, match="1 texts and 2 rows"):
+        next(ranking.rows(texts[:1]))

@@ -340,8 +340,18 @@ class TestFolders:
             "skipped": 0,
         }
         assert len(read(tmp_path, "valid")) == 1
-        with pytest.raises(DataError, match=r"several parts: train, test, validation; say which"):
+        with pytest.raises(ParameterError, match="several parts: train, test, validation; say"):
             read(tmp_path)
+
+    def test_vectors_without_a_row(self, tmp_path):
+        put(tmp_path, **{"train.txt": "0 3 2\n"})
+        with pytest.raises(DataError, match="expected at least one text"):
+            read(tmp_path)
+
+    def test_a_model_folder_is_no_corpus(self, tmp_path):
+        put(tmp_path, **{"megalabel.json": "{}", "train.jsonl": jsonl([{"text": "x"}])})
+        with pytest.raises(DataError, match="this is a model folder, not a corpus"):
+            read(tmp_path, "train")
 
     def test_a_part_that_is_not_there(self, tmp_path):
         put(tmp_path, train__jsonl=jsonl([{"text": "x"}]))

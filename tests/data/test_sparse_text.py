@@ -336,7 +336,9 @@ def nearest_float32(text):
 
 def read_number(text):
     raw = np.frombuffer(f" 0:{text}".encode(), np.uint8)
-    values, bad = _native.parse_sparse_text(raw, False, 1, 1, 1, 1)[4:6]
+    values, bad = _native.parse_sparse_text(
+        raw, svmlight=False, features=1, labels=1, first_line=1, keep=1
+    )[4:6]
     return None if bad else values[0]
 
 
@@ -450,15 +452,24 @@ def test_what_cannot_be_written_is_said(tmp_path):
 def test_the_writer_checks_its_arrays():
     indptr, indices = np.array([0, 1]), np.zeros(1, np.int32)
     values = np.ones(1, np.float32)
-    good = (indptr, indices, indptr, indices, values)
-    assert _native.format_sparse_text(*good, 0, 1) == b"0 0:1\n"
-    for position, changed in ((0, np.array([0, 2])), (2, np.array([-1, 1])), (4, values[:0])):
-        arrays = [changed if i == position else array for i, array in enumerate(good)]
+    good = {
+        "target_indptr": indptr,
+        "target_indices": indices,
+        "feature_indptr": indptr,
+        "feature_indices": indices,
+        "values": values,
+    }
+    assert _native.format_sparse_text(**good, begin=0, end=1) == b"0 0:1\n"
+    for changed in (
+        {"target_indptr": np.array([0, 2])},
+        {"feature_indptr": np.array([-1, 1])},
+        {"values": values[:0]},
+    ):
         with pytest.raises(ValueError, match=r"(within|outside of) the matri"):
-            _native.format_sparse_text(*arrays, 0, 1)
+            _native.format_sparse_text(**(good | changed), begin=0, end=1)
     for begin, end in ((0, 2), (1, 0), (5, 5)):
         with pytest.raises(ValueError, match="outside of the matrices"):
-            _native.format_sparse_text(*good, begin, end)
+            _native.format_sparse_text(**good, begin=begin, end=end)
 
 
 # --- pieces and garbage
@@ -478,7 +489,17 @@ def test_pieces_and_threads_do_not_change_the_result(tokens, svmlight, piece_byt
     before, results = get_threads(), []
     for threads, size in ((1, 1 << 20), (1, piece_bytes), (2, piece_bytes)):
         set_threads(threads)
-        results.append(_native.parse_sparse_text(text, svmlight, 4, 4, 1, 5, size))
+        results.append(
+            _native.parse_sparse_text(
+                text,
+                svmlight=svmlight,
+                features=4,
+                labels=4,
+                first_line=1,
+                keep=5,
+                piece_bytes=size,
+            )
+        )
     set_threads(before)
     for other in results[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0][:5], other[:5], strict=True))

@@ -47,5 +47,9 @@ def test_another_shape_names_both(ranking, shape):
 )
 def test_the_kernel_refuses_arrays_that_lie(indptr, values, k):
     ids, indices = np.zeros((1, 1), np.int32), np.zeros(1, np.int32)
+    ranked = _native.Ranked(ids=ids, scores=np.zeros((1, 1), np.float32), labels=1)
+    truth = _native.Truth(
+        indptr=np.array(indptr), indices=indices, positive=np.ones(values, np.uint8)
+    )
     with pytest.raises(ValueError, match=r"truth|ranking"):
-        _native.ranking_hits(ids, 1, np.array(indptr), indices, np.ones(values, np.uint8), k)
+        _native.ranking_hits(ranked, truth, k)

@@ -5,13 +5,16 @@ import types
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from megalabel.data import Corpus, LabelSet, read, stream, write
-from megalabel.errors import DataError, ParameterError
+from megalabel.data.writing import check_table, write_split, write_table
+from megalabel.errors import DataError, OutputError, ParameterError
 
 ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -185,3 +188,31 @@ class TestFormatsWithFeatures:
             write(Corpus(["a"], targets=np.eye(1)), tmp_path / "test.npz")
         write(Corpus(["a", "b"], targets=np.eye(2)), tmp_path / "test.npz")
         assert listed(tmp_path) == ["X.train.npz", "Y.test.npz", "Y.train.npz", "output-items.txt"]
+
+
+def test_a_split_is_written_as_its_parts_can_be(tmp_path):
+    texts = Corpus(["a", "b"], targets=[["x"], ["y"]])
+    vectors = Corpus(features=np.eye(2), targets=texts.targets)
+    for name, corpus in (("texts", texts), ("vectors", vectors)):
+        write_split(tmp_path / name, corpus[:1], corpus[1:])
+        assert [len(read(tmp_path / name, part)) for part in ("train", "test")] == [1, 1]
+    assert read(tmp_path / "vectors", "test").source["format"] == "xc"
+
+
+def test_tables_by_their_ending(tmp_path):
+    table = pa.table({"label": ["gown"], "hits": [3]})
+    for ending in ("csv", "parquet", "jsonl"):
+        write_table(table, tmp_path / f"t.{ending}")
+    assert (tmp_path / "t.csv").read_text() == '"label","hits"\n"gown",3\n'
+    assert (tmp_path / "t.jsonl").read_text() == '{"label": "gown", "hits": 3}\n'
+    assert pa.parquet.read_table(tmp_path / "t.parquet") == table
+    with pytest.raises(ParameterError, match=r"ends in .csv, .parquet, .jsonl, not .*t.xlsx"):
+        write_table(table, tmp_path / "t.xlsx")
+    with pytest.raises(OutputError, match="nowhere"):
+        check_table(tmp_path / "nowhere" / "t.csv")
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match=r"file/x.jsonl was not written"):
+        write(Corpus(["a"]), tmp_path / "file" / "x.jsonl")

@@ -51,7 +51,9 @@ def test_a_rule_that_is_learned_later(corpus, tmp_path):
     tagger.save(tmp_path / "model")
     again = Tagger.load(tmp_path / "model")
     np.testing.assert_array_equal(again.decide(corpus, 2).ids, tagger.decide(corpus, 2).ids)
+    learned = tagger.decision_
     assert isinstance(tagger.set_decision(None).decision_, TopK)
+    assert tagger.set_decision(learned).decision_ is learned  # it has learned already
 
 
 def test_the_answer_takes_the_place_of_the_shortlists(tagger, corpus, monkeypatch):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from megalabel import _native
 from megalabel.data.strings import encoded, from_arrays
 from megalabel.features import Tfidf
-from megalabel.features.tfidf import CASES, NO_LOOKUP, UNITS
 
 TOOL = Path(__file__).parents[2] / "tools" / "make_unicode_tables.py"
 SAME_UNICODE = unicodedata.unidata_version == _native.UNICODE_VERSION
@@ -65,8 +64,8 @@ def test_spaces_are_those_of_the_regular_expressions() -> None:
 
 def test_a_sigma_beside_any_character_is_as_in_python() -> None:
     text = " ".join(f"AΣ{c} AΣ{c}B {c}Σ" for c in KNOWN if not c.isspace())
-    how = UNITS["char"], CASES["lower"], False, 1, 1, 1
-    _, found = _native.analyse(encoded([text]), how, NO_LOOKUP)
+    how = Tfidf(analyzer="char", case="lower", normalise=None)._settings()
+    _, found = _native.analyse(encoded([text]), how)
     assert found.tobytes().decode() == text.lower()
 
 
@@ -75,8 +74,12 @@ def test_a_sigma_at_the_end_of_a_word_is_final(text: str) -> None:
     assert "".join(CHARACTERS["lower"].analyse(text)) == re.sub(r"\s\s+", " ", text.lower())
 
 
+def how(form: str) -> dict[str, bool]:
+    return {"compose": form[-1] == "C", "compatible": "K" in form}
+
+
 def normalised(texts: list[str], form: str) -> list[str]:
-    changed = _native.normalise_texts(encoded(texts), form[-1] == "C", "K" in form)
+    changed = _native.normalise_texts(encoded(texts), **how(form))
     return texts if changed is None else from_arrays(*changed).to_pylist()
 
 
@@ -119,18 +122,18 @@ def test_the_same_normal_forms_for_any_threads_and_place(form: str, threads) -> 
         threads(count)
         assert normalised(texts, form) == expected
     offsets, data = encoded(texts)
-    part = _native.normalise_texts((offsets[3:8], data), form[-1] == "C", "K" in form)
+    part = _native.normalise_texts((offsets[3:8], data), **how(form))
     assert from_arrays(*part).to_pylist() == expected[3:7]
 
 
 def test_texts_in_normal_form_are_not_copied() -> None:
-    assert _native.normalise_texts(encoded(["plain", "café 한국"]), True, True) is None
+    assert _native.normalise_texts(encoded(["plain", "café 한국"]), **how("NFKC")) is None
 
 
 @pytest.mark.parametrize("raw", [b"e\xcc\x81\xff", b"\xff\xcc\x81e", b"\xcc\xcc\x81", b"\xcc"])
 def test_bytes_that_are_no_text_are_replaced(raw: bytes) -> None:
     arrays = np.array([0, len(raw)]), np.frombuffer(raw, np.uint8)
-    changed = _native.normalise_texts(arrays, True, False) or arrays
+    changed = _native.normalise_texts(arrays, **how("NFC")) or arrays
     expected = unicodedata.normalize("NFC", raw.decode(errors="replace"))
     assert changed[1].tobytes().decode(errors="replace") == expected
 

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_csr
 
 from megalabel import _native, store
+from megalabel.data.matrix import sparse_rows
 from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError, StoreError
 from megalabel.labels import LabelTree
 from megalabel.labels.tree import GAIN
@@ -115,10 +116,6 @@ def kmeans_twin(Z, random, k, balanced, iterations):
     return group
 
 
-def native(Z):
-    return (Z.indptr.astype(np.int64), Z.indices, Z.data, Z.shape[1])
-
-
 @pytest.mark.parametrize("spherical", [True, False])
 @pytest.mark.parametrize("iterations", [1, 3, 20])
 @pytest.mark.parametrize("width", [40, 4000], ids=["columns as they are", "columns renumbered"])
@@ -126,7 +123,15 @@ def test_halves_are_those_of_the_twin(spherical, iterations, width):
     Z = vectors(400, width, 20 / width, seed=iterations)
     members = np.random.default_rng(0).permutation(400).astype(np.int32)
     starts = np.array([0, 101, 102, 250, 250, 400])
-    found = _native.halve_level(*native(Z), members, starts, 5, 2, spherical, iterations)
+    found = _native.halve_level(
+        sparse_rows(Z),
+        members=members,
+        starts=starts,
+        seed=5,
+        depth=2,
+        spherical=spherical,
+        iterations=iterations,
+    )
     for node, (a, b) in enumerate(pairwise(starts)):
         expected = members[a:b]
         if b - a > 1:
@@ -139,9 +144,18 @@ def test_halves_are_those_of_the_twin(spherical, iterations, width):
 @pytest.mark.parametrize("width", [40, 4000], ids=["columns as they are", "columns renumbered"])
 def test_groups_are_those_of_the_twin(balanced, k, width):
     Z = vectors(150, width, 20 / width, seed=k)
-    everything = np.arange(150, dtype=np.int32), np.array([0, 150])
     members, starts, children = _native.cluster_level(
-        *native(Z), *everything, 9, 0, 1, k, 1, balanced, 20, GAIN
+        sparse_rows(Z),
+        members=np.arange(150, dtype=np.int32),
+        starts=np.array([0, 150]),
+        seed=9,
+        depth=0,
+        largest=1,
+        arity=k,
+        aim=1,
+        balanced=balanced,
+        iterations=20,
+        tolerance=GAIN,
     )
     expected = kmeans_twin(Z, Random(9, 0, 0), k, balanced, 20)
     groups = [np.flatnonzero(expected == j) for j in range(k)]
@@ -381,22 +395,23 @@ def test_a_tampered_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "value"), [(0, -1), (0, 99), (1, -1), (1, 99), (4, -1), (4, 99), (5, 99), (5, -1)]
+    ("name", "value"),
+    [(name, value) for name in ("rows", "columns", "members", "starts") for value in (-1, 99)],
 )
-def test_damaged_numbers_give_an_error(place, value):
-    arrays = [
-        np.array([0, 1, 3]),
-        np.int32([0, 1, 2]),
-        np.ones(3, np.float32),
-        3,
-        np.int32([0, 1]),
-        np.array([0, 1, 2]),
-    ]
-    arrays[place][1] = value
+def test_damaged_numbers_give_an_error(name, value):
+    rows, columns = np.array([0, 1, 3]), np.int32([0, 1, 2])
+    level = {"members": np.int32([0, 1]), "starts": np.array([0, 1, 2])}
+    {"rows": rows, "columns": columns, **level}[name][1] = value
+    damaged = _native.SparseRows(
+        starts=rows, columns=columns, values=np.ones(3, np.float32), width=3
+    )
+    level |= {"seed": 0, "depth": 0, "iterations": 5}
     with pytest.raises(ValueError, match=r"outside|starts"):
-        _native.halve_level(*arrays, 0, 0, True, 5)
+        _native.halve_level(damaged, **level, spherical=True)
     with pytest.raises(ValueError, match=r"outside|starts"):
-        _native.cluster_level(*arrays, 0, 0, 1, 2, 1, True, 5, GAIN)
+        _native.cluster_level(
+            damaged, **level, largest=1, arity=2, aim=1, balanced=True, tolerance=GAIN
+        )
 
 
 @pytest.mark.parametrize(

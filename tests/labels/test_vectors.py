@@ -177,16 +177,23 @@ def test_wrong_arguments_are_named(arguments, error, words):
         label_vectors(**{"X": X, "Y": Y, **arguments})
 
 
-@pytest.mark.parametrize(("array", "value"), [(0, -1), (0, 99), (1, -1), (1, 99), (4, -1), (4, 99)])
+def weighted_sums(starts, rows, columns, width=3):
+    ones = np.ones(3, np.float32)
+    return _native.weighted_sums(
+        weights=_native.SparseRows(starts=starts, columns=rows, values=ones, width=width),
+        rows=_native.SparseRows(starts=np.arange(4), columns=columns, values=ones, width=3),
+        keep=3,
+    )
+
+
+@pytest.mark.parametrize(("array", "value"), [(0, -1), (0, 99), (1, -1), (1, 99), (2, -1), (2, 99)])
 def test_damaged_numbers_give_an_error(array, value):
-    arrays = [
-        np.array([0, 2, 3]),
-        np.int32([0, 1, 2]),
-        np.ones(3, np.float32),
-        np.array([0, 1, 2, 3]),
-        np.int32([0, 1, 2]),
-        np.ones(3, np.float32),
-    ]
+    arrays = [np.array([0, 2, 3]), np.int32([0, 1, 2]), np.int32([0, 1, 2])]
     arrays[array][1] = value
     with pytest.raises(ValueError, match="outside"):
-        _native.weighted_sums(*arrays, 3, 3)
+        weighted_sums(*arrays)
+
+
+def test_weights_of_more_rows_than_there_are_give_an_error():
+    with pytest.raises(ValueError, match="another number of rows"):
+        weighted_sums(np.array([0, 2, 3]), np.int32([0, 1, 2]), np.int32([0, 1, 2]), width=4)

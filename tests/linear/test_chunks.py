@@ -347,7 +347,7 @@ def test_exact_search_is_brute_force(seed, weighted):
     levels, labels = random_tree(rng, depth=1 + seed % 4)
     X = matrix(50, 30, 0.3, rng)
     weights = rng.exponential(size=len(labels)).astype(np.float32) ** 3
-    post = POSTPROCESSORS[seed % 5]
+    post = list(POSTPROCESSORS)[seed % 5]
     tree = built(levels)
     k = int(rng.integers(1, 9))
     every = np.exp(log_scores(levels, X, post, 1.0)[-1]) * (weights[labels] if weighted else 1)

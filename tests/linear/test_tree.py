@@ -17,6 +17,7 @@ from megalabel.errors import MegalabelError, ParameterError, ShapeError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
+from megalabel.linear.tree import TreeJob
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +164,9 @@ def test_levels_trained_at_once_are_as_each_by_itself(data, monkeypatch, setting
     model = TreeClassifier(arity=2, max_leaf=5, weighting="balanced", **settings)
     together = weights(model.fit(X, Y))
     depth = model.trees_[0].depth
-    assert len(model.stages(model.trees_[0])) < depth
     each = [range(level, level + 1) for level in range(depth)]
-    monkeypatch.setattr(TreeClassifier, "stages", lambda *_: each)
+    assert len(TreeJob(model, model.trees_[0], X, Y, ()).levels_at_once()) < depth
+    monkeypatch.setattr(TreeJob, "levels_at_once", lambda _: each)
     for ours, alone in zip(together, weights(model.fit(X, Y)), strict=True):
         np.testing.assert_array_equal(ours, alone)
 

@@ -165,7 +165,13 @@ def test_arrays_that_do_not_fit_are_refused():
         "of_class": np.zeros((1, 48), np.float32),
         "slopes": np.zeros((24 * 1024 + 2 + 14, 2), np.float32), "bins": 15,
     }  # fmt: skip
-    assert _native.add_effects(**sound).shape == (4096, 18)
+
+    def add_effects(**arrays):
+        ranked = _native.Ranked(**{name: arrays.pop(name) for name in ("ids", "scores", "labels")})
+        truth = {name: arrays.pop(name) for name in ("indptr", "indices", "positive")}
+        return _native.add_effects(ranked=ranked, truth=_native.Truth(**truth), **arrays)
+
+    assert add_effects(**sound).shape == (4096, 18)
     for name, wrong in {
         "before": np.zeros((4096, 16)),
         "scores": np.zeros((1, 1), np.float32),
@@ -178,4 +184,4 @@ def test_arrays_that_do_not_fit_are_refused():
         "bins": 0,
     }.items():
         with pytest.raises(ValueError, match=r"."):
-            _native.add_effects(**(sound | {name: wrong}))
+            add_effects(**(sound | {name: wrong}))

@@ -375,29 +375,50 @@ def test_truth_that_is_not_a_number():
     ],
 )
 def test_the_kernel_refuses_arrays_that_lie(indptr, indices, cutoffs, weights):
-    before = np.zeros((_native.sample_groups(), 2 + 15 * len(cutoffs)))
+    before = np.zeros((_native.SAMPLE_GROUPS, 2 + 15 * len(cutoffs)))
     ids, scores = np.zeros((2, 1), np.int32), np.empty((0, 0), np.float32)
-    arrays = np.array(indptr), np.array(indices, np.int32), np.ones(len(indices), np.uint8)
+    ranked_rows = _native.Ranked(ids=ids, scores=scores, labels=2)
+    truth = native_truth(indptr, indices)
     cutoffs, weights = np.array(cutoffs, np.int64), np.array(weights, float)
     with pytest.raises(ValueError, match=r"truth|weights|cutoffs"):
-        _native.add_row_sums(before, 0, ids, scores, 2, *arrays, cutoffs, weights)
+        _native.add_row_sums(
+            before, first_row=0, ranked=ranked_rows, truth=truth, cutoffs=cutoffs, weights=weights
+        )
     if not len(weights):
         with pytest.raises(ValueError, match=r"truth|cutoffs"):
-            _native.label_counts(ids, 2, *arrays, cutoffs, 2)
+            _native.label_counts(ranked_rows, truth, cutoffs=cutoffs, width=2)
+        scored = _native.Ranked(ids=ids, scores=np.zeros((2, 1), np.float32), labels=2)
         with pytest.raises(ValueError, match=r"truth|cutoffs"):
-            _native.reliability_cells(ids, np.zeros((2, 1), np.float32), 2, *arrays, cutoffs, 15)
+            _native.reliability_cells(scored, truth, cutoffs=cutoffs, bins=15)
+
+
+def native_truth(indptr: list[int], indices: list[int]) -> _native.Truth:
+    return _native.Truth(
+        indptr=np.array(indptr),
+        indices=np.array(indices, np.int32),
+        positive=np.ones(len(indices), np.uint8),
+    )
 
 
 def test_the_kernels_refuse_labels_and_sums_that_do_not_fit():
     ids, none = np.zeros((1, 1), np.int32), np.empty((0, 0), np.float32)
-    arrays = np.array([0, 1]), np.array([5], np.int32), np.ones(1, np.uint8)
+    truth = native_truth([0, 1], [5])
     cutoffs, weights = np.array([1]), np.empty(0)
     for labels, width in ((2, 2), (7, 6)):
+        of_labels = _native.Ranked(ids=ids, scores=none, labels=labels)
         with pytest.raises(ValueError, match="truth"):
-            _native.label_counts(ids, labels, *arrays, cutoffs, width)
+            _native.label_counts(of_labels, truth, cutoffs=cutoffs, width=width)
+    of_labels = _native.Ranked(ids=ids, scores=none, labels=9)
     for shape in ((4096, 3), (10, 17)):
         with pytest.raises(ValueError, match="sums before"):
-            _native.add_row_sums(np.zeros(shape), 0, ids, none, 9, *arrays, cutoffs, weights)
+            _native.add_row_sums(
+                np.zeros(shape),
+                first_row=0,
+                ranked=of_labels,
+                truth=truth,
+                cutoffs=cutoffs,
+                weights=weights,
+            )
 
 
 def test_propensities_by_name_by_model_or_as_they_are():

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError
-from megalabel.metrics import Evaluation, evaluate
+from megalabel.metrics import HEADLINE, Evaluation, evaluate
 from megalabel.metrics.macro import equal_volumes
 
 
@@ -79,6 +79,19 @@ def test_tables_for_json(measured):
     assert len(shown["bins"]["5"]) == 5
     assert len(shown["reliability"]["1"]) == 15
     assert Evaluation.from_dict(measured.to_dict(tables=True)) == measured
+
+
+def test_the_summary_is_what_people_are_shown(measured):
+    bare = measured.summary()
+    assert {name.partition("@")[0] for name in bare} <= {"rows", *HEADLINE}
+    assert bare["P@5"] == measured.to_dict(percent=True)["P@5"]
+    more = measured.summary(intervals=True, bins=2, reliability=True)
+    assert more.keys() - bare.keys() == {"intervals", "bins", "reliability"}
+    assert more["intervals"].keys() <= bare.keys()
+    assert [len(more[name]["5"]) for name in ("bins", "reliability")] == [2, 15]
+    compared = measured.compare(measured)
+    assert compared.to_dict(headline=True).keys() == bare.keys() - {"rows"}
+    assert compared.to_dict().keys() == dict(measured).keys()
 
 
 def test_micro_precision_counts_the_labels_that_were_predicted():

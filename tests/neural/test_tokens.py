@@ -98,6 +98,23 @@ def test_a_copy_of_one_that_has_learned_stays_as_it_is():
     assert tokenizer.fit(["other words"]).definition_ != copied.definition_  # asked to by itself
 
 
+@pytest.mark.parametrize("changed", [{"vocabulary": 12}, {"lowercase": False}])
+def test_a_copy_that_is_to_have_other_tokens_learns_them(changed):
+    texts = ["Red dress", "red Jeans"]
+    learned = Tokenizer().fit(texts)
+    fresh = Tokenizer(**changed).fit(texts)
+    assert fresh.definition_ != learned.definition_
+    assert clone(learned).set_params(**changed).fit(texts).definition_ == fresh.definition_
+    learned.set_params(**changed)
+    assert clone(learned).fit(texts).definition_ == fresh.definition_
+
+
+def test_a_copy_without_the_source_learns_words(tiny_model):
+    taken = Tokenizer(tiny_model).fit([])
+    copied = clone(taken).set_params(source=None).fit(["red dress"])
+    assert copied.definition_ == Tokenizer().fit(["red dress"]).definition_
+
+
 def test_a_tokenizer_with_numbers_far_beyond_its_tokens_is_refused():
     learned = Tokenizer().fit(["red dress"]).learned()
     definition = json.loads(learned["definition_"])

@@ -122,5 +122,5 @@ def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, code):
 
 def test_a_file_where_a_folder_should_be_made(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(StoreError, match="file is not a folder; nothing was written"):
+    with pytest.raises(StoreError, match="was not written: a part of its path is a file"):
         store.save(numbered(1), tmp_path / "file" / "m")

@@ -27,7 +27,7 @@ from megalabel.data import LabelSet
 from megalabel.errors import DataError, MegalabelError, StoreError
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.linear import OneVsAll, Prior
-from megalabel.store.encoding import Decoder, Encoder, mapped_strings
+from megalabel.store.encoding import Deserialiser, Serialiser, mapped_strings
 from megalabel.store.folder import MANIFEST
 from megalabel.tagger import Tagger
 
@@ -39,8 +39,8 @@ def round_trip(value):
         files[name] = array
         return name
 
-    encoded = json.loads(json.dumps(Encoder(put).value(value, "value")))
-    return Decoder(lambda file, dtype, shape: files[file]).value(encoded)
+    encoded = json.loads(json.dumps(Serialiser(put).value(value, "value")))
+    return Deserialiser(lambda file, dtype, shape: files[file]).value(encoded)
 
 
 @given(
@@ -134,7 +134,7 @@ def test_only_own_classes():
         None,
     ):
         with pytest.raises(StoreError, match="unknown class"):
-            Decoder(lambda *_: None).component(
+            Deserialiser(lambda *_: None).component(
                 {"$component": name, "parameters": {}, "learned": {}}
             )
 
@@ -156,6 +156,11 @@ def copy_of(model: Path, where: Path) -> Path:
 
 def test_the_manifest_says_what_a_person_asks(model):
     about = store.about(model)
+    told = store.described(model, verified=True)
+    assert told["labels"] == about["labels"]
+    assert told["verified"] is True
+    assert told["bytes"] == sum(file.stat().st_size for file in model.iterdir())
+    assert "files" not in told
     assert about["class"] == "tagger.Tagger"
     assert about["system"] == "knn"
     assert about["labels"] == 10

@@ -10,11 +10,12 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.sparse import random as random_matrix
 
 from megalabel import systems
-from megalabel.cli import models
 from megalabel.data.synthetic import generate
+from megalabel.errors import NotEnoughMemoryError
 from megalabel.linear import training
-from megalabel.systems import planning
-from megalabel.systems.linear_parts import _Cost, _Level, plan_tree
+from megalabel.systems import linear_parts, planning
+from megalabel.systems.linear_parts import _Stage, plan_tree
+from megalabel.systems.outlook import outlook
 from megalabel.systems.planning import learned_bytes
 
 LINEAR = ["bonsai", "dismec", "ova-logistic", "parabel", "plt", "xr-linear"]
@@ -37,10 +38,41 @@ def test_the_model_is_as_large_as_foreseen(system, corpus):
 def test_a_sample_tells_the_size_of_a_tree(settings, corpus, monkeypatch):
     tagger = systems.create("xr-linear", max_leaf=20, **settings)
     whole = plan_tree(tagger, corpus)
-    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", 300_000)
-    monkeypatch.setattr("megalabel.systems.linear_parts._MATCHED", 500)
+    monkeypatch.setattr(linear_parts, "_WORK", 300_000)
     part = plan_tree(tagger, corpus)
     assert part.disk == pytest.approx(whole.disk, rel=0.25)
+
+
+@pytest.mark.parametrize("system", ["dismec", "xr-linear"])
+def test_some_texts_tell_the_size_of_all(system, monkeypatch):
+    """However large the corpus, a plan that is to take no time looks at a few texts alone."""
+    corpus = generate(texts=16_000, labels=2_000).corpus
+    monkeypatch.setattr(linear_parts, "_SECONDS", 0.0)
+    monkeypatch.setattr(linear_parts, "_SHARE", 0.0)
+    rows = []
+    train = training.train
+    monkeypatch.setattr(
+        training, "train", lambda X, *a, **k: rows.append(X.shape[0]) or train(X, *a, **k)
+    )
+    plan = systems.get(system).plan(systems.create(system), corpus)
+    assert max(rows) == 1998
+    real = learned_bytes(systems.create(system, calibrate=False).fit(corpus))
+    assert plan.disk == pytest.approx(real, rel=0.5)
+
+
+@pytest.mark.parametrize("system", ["dismec", "xr-linear"])
+def test_what_is_prepared_for_a_plan_is_taken_up_by_the_fit(system, corpus, monkeypatch):
+    tagger = systems.create(system)
+    prepared = tagger.prepare(corpus)
+    plan = systems.get(system).plan(tagger, corpus, prepared)
+    assert plan.disk == pytest.approx(systems.get(system).plan(tagger, corpus).disk, rel=0.1)
+    monkeypatch.setattr(type(tagger.features), "fit_transform", None)
+    tagger.fit(corpus, prepared=prepared)
+    monkeypatch.undo()
+    alone = systems.create(system).fit(corpus)
+    ours, theirs = (model.rank(corpus[:50], 5) for model in (tagger, alone))
+    np.testing.assert_array_equal(ours.ids, theirs.ids)
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
 
 
 @pytest.mark.parametrize(
@@ -60,25 +92,28 @@ def test_a_sample_stands_for_work_of_all_groups(sizes, monkeypatch):
     shares = np.linspace(0.05, 0.9, len(sizes))  # of rows, that reach a group
     reach = csc_matrix((random.random((500, len(sizes))) < shares).astype(np.float32))
 
-    def measured(level, X, targets, starts, reach, nodes):
-        blocks = training.blocks_of_groups(targets, starts)
-        work = float((training.values_of_groups(X, reach) * blocks).sum())
-        weights = csr_matrix(np.ones((targets.shape[1], 3), np.float32))
-        return _Cost(work, 12 * targets.shape[1], weights.nnz, weights)
+    costs = [np.ones(starts[-1])] * 2
+    unit = training.unit_of("stage", targets, costs, {}, starts, reach)
+    work = training.values_of_groups(X, unit) * training.blocks_of_groups(unit)
+    trained = []
 
-    monkeypatch.setattr(_Level, "_measured", measured)
-    level = _Level(X, targets, starts, reach, None, "float32")
-    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", level.work.sum() // 20)
-    cost = level.cost(0, whole=False)
-    assert cost.seconds == pytest.approx(level.work.sum(), rel=1e-6)
-    assert len(cost.weights.indptr) - 1 < targets.shape[1] / 1.5  # of a sample
+    def timed(X, some):
+        trained.append(some.size)
+        seconds = training.values_of_groups(X, some) * training.blocks_of_groups(some)
+        return float(seconds.sum()), csr_matrix(np.ones((some.size, 3), np.float32))
+
+    monkeypatch.setattr(linear_parts, "_timed", timed)
+    monkeypatch.setattr(linear_parts, "_WORK", work.sum() // 20)
+    seconds, _, entries, _ = _Stage(X, unit, "float32").cost(whole=False)
+    assert seconds == pytest.approx(work.sum(), rel=1e-6)
+    assert trained[0] < targets.shape[1] / 1.5
     used = np.count_nonzero(np.diff(targets.indptr))
-    assert cost.entries == pytest.approx(3 * used, rel=0.05)
+    assert entries == pytest.approx(3 * used, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["dismec", "xr-linear"])
 def test_a_plan_takes_the_costs_of_labels(name, corpus, monkeypatch):
-    monkeypatch.setattr("megalabel.systems.linear_parts._WORK", 100_000)
+    monkeypatch.setattr(linear_parts, "_WORK", 100_000)
     costs = np.linspace(1, 2, len(corpus.labels))
     tagger = systems.create(name, classifier__positive_costs=costs)
     assert systems.get(name).plan(tagger, corpus).fits
@@ -110,15 +145,13 @@ def test_vectors_that_do_not_fit_are_refused_at_once(system, corpus, monkeypatch
     assert plan.to_dict()["seconds"] is None
 
 
-def test_training_refuses_what_does_not_fit(monkeypatch, capsys):
+def test_training_refuses_what_does_not_fit(monkeypatch):
     large = generate(texts=100_000, labels=1_000).corpus
     monkeypatch.setattr(planning, "memory_available", lambda: 1 << 20)
     started = time.process_time()
-    with pytest.raises(SystemExit) as stopped:
-        models.say_what_it_takes(systems.create("xr-linear"), large)
+    with pytest.raises(NotEnoughMemoryError, match=r"of memory and there is 1.0 MiB"):
+        outlook(systems.create("xr-linear"), large).check()
     assert time.process_time() - started < 1
-    assert stopped.value.code == 5
-    assert "of memory and there is" in capsys.readouterr().err
 
 
 def test_terms_too_rare_for_a_sample_are_no_reason_to_refuse(corpus):

@@ -78,13 +78,13 @@ def test_in_half_precision_as_on_a_gpu(name, more, create, corpus):
 def test_a_plan_takes_few_steps_and_foresees_them_all(name, create, corpus, monkeypatch):
     made = create(name, classifier__trainer__steps=None, classifier__trainer__epochs=30)
     tried = []
-    fit = Tagger.fit_vectors
+    fit = Tagger.fit_prepared
 
-    def counted(self, vectors, texts):
+    def counted(self, prepared, texts):
         tried.append((len(texts), self.classifier.trainer.steps))
-        return fit(self, vectors, texts)
+        return fit(self, prepared, texts)
 
-    monkeypatch.setattr(Tagger, "fit_vectors", counted)
+    monkeypatch.setattr(Tagger, "fit_prepared", counted)
     plan = systems.get(name).plan(made, corpus)
     batch = made.classifier.trainer.batch_of(len(corpus))
     assert tried[:2] == [(batch, 2)] * 2

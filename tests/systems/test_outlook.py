@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from megalabel import Tagger, systems
-from megalabel.cli import models
 from megalabel.systems import neural_parts
 from megalabel.systems import outlook as room
 from megalabel.systems.outlook import outlook
@@ -19,13 +18,13 @@ def test_small_linear_jobs_are_not_looked_at(corpus):
 def fits(monkeypatch):
     """The number of texts, and of steps, of each fit that is tried."""
     seen = []
-    fit = Tagger.fit_vectors
+    fit = Tagger.fit_prepared
 
-    def counted(self, vectors, texts):
+    def counted(self, prepared, texts):
         seen.append((len(texts), self.classifier.trainer.steps))
-        return fit(self, vectors, texts)
+        return fit(self, prepared, texts)
 
-    monkeypatch.setattr(Tagger, "fit_vectors", counted)
+    monkeypatch.setattr(Tagger, "fit_prepared", counted)
     return seen
 
 
@@ -58,12 +57,12 @@ def test_where_nothing_can_be_tried_nothing_is_said(create, corpus):
     ("seconds", "gpu", "said"),
     [(12_000, False, "epochs"), (12_000, True, "3 h 20 min"), (60, False, "")],
 )
-def test_a_long_job_is_announced(seconds, gpu, said, create, corpus, monkeypatch, capsys):
+def test_a_long_job_is_announced(seconds, gpu, said, create, corpus, monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(room, "rough_seconds", lambda *_: seconds)
     monkeypatch.setattr(room, "has_gpu", lambda _: gpu)
-    models.say_what_it_takes(create("astec"), corpus)
-    told = capsys.readouterr().err.replace("\n", " ")
-    assert said in told
-    assert bool(told) == bool(said)
-    assert ("xr-linear" in told) == (said == "epochs")
+    expected = outlook(create("astec"), corpus)
+    expected.check()
+    assert expected.long == bool(said)
+    assert said in str(expected)
+    assert ("xr-linear" in str(expected)) == (said == "epochs")

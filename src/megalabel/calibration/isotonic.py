@@ -49,15 +49,18 @@ class Isotonic(PooledCalibrator):
     def _learn(self, pairs: Pairs) -> None:
         weights = np.zeros(0, np.float32) if pairs.weights is None else pairs.weights
         hits = pairs.hits.view(np.uint8)
-        self.thresholds_, self.values_ = _native.isotonic_fit(pairs.scores, hits, weights)
+        self.thresholds_, self.values_ = _native.isotonic_fit(
+            scores=pairs.scores, hits=hits, weights=weights
+        )
 
     def _learn_nothing(self) -> None:
         self.thresholds_ = self.values_ = np.array([0, 1], np.float32)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Scores through the map."""
-        mapped: np.ndarray = _native.isotonic_apply(scores, self.thresholds_, self.values_)
-        return mapped
+        return _native.isotonic_apply(
+            scores=scores, thresholds=self.thresholds_, values=self.values_
+        )
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take the knots back; they must be a non-decreasing map into [0, 1]."""

@@ -17,11 +17,11 @@ from megalabel.cli import (
     explaining,
     exporting,
     missing,
-    models,
     planning,
     reporting,
     shaping,
     tagging,
+    training,
 )
 
 app = typer.Typer(
@@ -53,7 +53,7 @@ def options(
 
 
 for command in (
-    models.train,
+    training.train,
     tagging.tag,
     explaining.explain,
     evaluating.evaluate,

@@ -9,12 +9,13 @@ import typer
 from rich.markup import escape
 
 from megalabel import data, store
-from megalabel.cli import models, output
-from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad
-from megalabel.data.writing import write_parts
+from megalabel.cli import output
+from megalabel.cli.shared import Folder, Json, MaxBytes, OnePart, Seed, SkipBad, read
+from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
-from megalabel.outputs import check_folder, naming
+from megalabel.outputs import check_folder
+from megalabel.units import size
 
 
 def info(
@@ -31,7 +32,7 @@ def info(
     parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:
-        statistics = data.statistics(models.read(path, part, skip_bad, max_bytes))
+        statistics = data.statistics(read(path, part, skip_bad, max_bytes))
         described[part or path.name] = statistics.to_dict()
         if as_json:
             continue
@@ -47,32 +48,16 @@ def info(
 
 
 def _model_info(path: Path, verify: bool, as_json: bool) -> None:
-    if verify:
-        store.verify(path)
-    about = store.about(path)
-    shown = {
-        key: about.get(key)
-        for key in (
-            "class",
-            "system",
-            "labels",
-            "features",
-            "megalabel",
-            "format",
-            "metrics",
-            "reliability",
-            "provenance",
-        )
-    }
-    shown |= {"bytes": models.folder_bytes(path), "verified": verify}
+    shown = store.described(path, verified=verify)
     if as_json:
         if shown["metrics"]:
             shown["metrics"] = Evaluation.from_dict(shown["metrics"]).to_dict(percent=True)
-        output.show_json(shown | {"parameters": about["parameters"]})
+        output.show_json(shown)
         return
+    del shown["parameters"]
     provenance = shown.pop("provenance") or {}
     metrics, reliability = shown.pop("metrics") or {}, shown.pop("reliability") or {}
-    shown["bytes"] = output.size(models.folder_bytes(path))
+    shown["bytes"] = size(shown["bytes"])
     output.show_facts(f"Model {path}", shown)
     corpus = provenance.pop("corpus", {})
     output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})
@@ -81,12 +66,12 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    source: Folder,
     out: Annotated[Path, typer.Argument(help="The file or folder to write.")],
     to: Annotated[
         str | None, typer.Option(help="jsonl, xc, npz, parquet or arrow; else by OUT's name.")
     ] = None,
-    part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
+    part: OnePart = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT if it is there.")] = False,
     skip_bad: SkipBad = False,
     max_bytes: MaxBytes = None,
@@ -96,9 +81,8 @@ def convert(
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
     check_folder(out, replaced=True)
-    corpus = models.read(source, part, skip_bad, max_bytes)
-    with naming(out):
-        data.write(corpus, out, format=to)
+    corpus = read(source, part, skip_bad, max_bytes)
+    data.write(corpus, out, format=to)
     if as_json:
         output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
     else:
@@ -107,7 +91,7 @@ def convert(
 
 
 def split(
-    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    source: Folder,
     out: Annotated[Path, typer.Argument(help="A folder for train and test.")],
     test: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The share of texts in test.")
@@ -116,21 +100,16 @@ def split(
         str, typer.Option(help="hash (by text, duplicates stay together), labels or random.")
     ] = "hash",
     seed: Seed = 0,
-    part: Annotated[str | None, typer.Option("--split", help="Which part of a folder.")] = None,
+    part: OnePart = None,
     skip_bad: SkipBad = False,
     max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Split a corpus into a training and a test part."""
-    if how not in ("hash", "labels", "random"):
-        raise ParameterError(f"--how must be hash, labels or random, not {how!r}")
     check_folder(out)
-    corpus = models.read(source, part, skip_bad, max_bytes)
+    corpus = read(source, part, skip_bad, max_bytes)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
-    form = "jsonl" if corpus.texts is not None else "xc"
-    names = {"jsonl": ("trn.jsonl", "tst.jsonl"), "xc": ("train.txt", "test.txt")}[form]
-    with naming(out):
-        write_parts({out / names[0]: train, out / names[1]: tested}, form)
+    write_split(out, train, tested)
     if as_json:
         output.show_json({"train": len(train), "test": len(tested), "folder": str(out)})
     else:

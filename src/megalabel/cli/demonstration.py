@@ -12,15 +12,17 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from megalabel import data, systems
-from megalabel.cli import models, output
-from megalabel.cli.models import Seed, System, Threads
+from megalabel import data, store, systems
+from megalabel.cli import output
+from megalabel.cli.shared import Seed, System, Threads, read, use_threads
 from megalabel.data import Corpus
+from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
-from megalabel.outputs import check_folder, naming, replacing_file
+from megalabel.outputs import check_folder, replacing_file
 from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
+from megalabel.units import duration, size
 
 
 def demo(
@@ -37,7 +39,7 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Make a corpus, train, calibrate, evaluate, tag, save, and write a page to look at."""
-    models.use_threads(threads)
+    use_threads(threads)
     if out.exists() and not out.is_dir():
         raise ParameterError(f"--out must be a folder, and {out} is a file")
     check_folder(out)
@@ -46,7 +48,7 @@ def demo(
     if folder is None:
         train, test = _write_corpus(out / "corpus", texts, labels, seed, scores)
     else:
-        train, test = (models.read(folder, part, False) for part in ("train", "test"))
+        train, test = (read(folder, part, False) for part in ("train", "test"))
     output.console.print(
         f"[bold]1.[/] corpus: {len(train):,} texts to learn from, "
         f"{len(test):,} to be tested on, {len(train.labels):,} labels"
@@ -56,7 +58,7 @@ def demo(
     tagger.fit(train)
     output.console.print(
         f"[bold]2.[/] trained and calibrated [cyan]{system}[/] in "
-        f"{output.duration(time.perf_counter() - started)}"
+        f"{duration(time.perf_counter() - started)}"
     )
     tagger.save(out / "model")
     floor = systems.create("prior", seed=seed).fit(train)
@@ -89,7 +91,7 @@ def demo(
         "test texts": f"{len(test):,}",
         "labels": f"{len(train.labels):,}",
         "features": f"{tagger.features_.n_features:,}",
-        "model size": output.size(models.folder_bytes(out / "model")),
+        "model size": size(store.folder_bytes(out / "model")),
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
     with replacing_file(out / "index.html") as fresh:
@@ -114,9 +116,7 @@ def _write_corpus(
 
     made = synthetic.generate(texts=texts, labels=labels, seed=seed)
     train, test = data.split(made.corpus, test=0.2, seed=seed)
-    with naming(folder):
-        data.write(train, folder / "trn.jsonl")
-        data.write(test, folder / "tst.jsonl")
+    write_split(folder, train, test)
     number = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}  # type: ignore[union-attr]
     rows = np.array([number[uid] for uid in test.ids.to_pylist()])  # type: ignore[union-attr]
     best = evaluate(

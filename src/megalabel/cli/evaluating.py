@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad, Threads, cutoffs, read, use_threads
+from megalabel.cli.shared import (
+    Cutoffs,
+    Folder,
+    Json,
+    MaxBytes,
+    Model,
+    Part,
+    Seed,
+    SkipBad,
+    Threads,
+    cutoffs,
+    read,
+    use_threads,
+)
+from megalabel.data.writing import check_table, write_table
 from megalabel.errors import ParameterError
-from megalabel.labels import PROPENSITIES, read_propensities
-from megalabel.metrics import HEADLINE, Comparison, Evaluation
-from megalabel.metrics.shown import json_value, shown_value
-from megalabel.outputs import check_file, replacing_file
+from megalabel.labels import PROPENSITIES
+from megalabel.metrics import Comparison, Evaluation
+from megalabel.metrics.shown import headline, shown_value
 from megalabel.tagger import Tagger
+from megalabel.units import duration
 
 _FIT_PROPENSITIES = (
     "To fit them, label some texts completely: `megalabel propensities CORPUS --model richards "
@@ -28,10 +39,10 @@ _FIT_PROPENSITIES = (
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
-    k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
-    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
+    model: Model,
+    folder: Folder,
+    k: Cutoffs = "1,3,5",
+    part: Part = "test",
     everything: Annotated[
         bool, typer.Option("--all", help="Show every metric, not just the headline.")
     ] = False,
@@ -68,42 +79,37 @@ def evaluate(
     [dim]megalabel evaluate model data/ --all --intervals --compare other[/]
     """
     use_threads(threads)
-    from_file = propensities is not None and propensities not in PROPENSITIES
-    if from_file and not Path(str(propensities)).is_file():
-        known = ", ".join(PROPENSITIES)
-        raise ParameterError(f"--propensities takes {known} or a file, not {propensities!r}")
-    write = None if labels is None else _writer(labels)
+    given: str | Path | None = propensities
+    if propensities is not None and propensities not in PROPENSITIES:
+        given = Path(propensities)
+        if not given.is_file():
+            known = ", ".join(PROPENSITIES)
+            raise ParameterError(f"--propensities takes {known} or a file, not {propensities!r}")
+    if labels is not None:
+        check_table(labels)
+    options: dict[str, Any] = {"k": cutoffs(k), "propensities": given, "beta": beta}
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
     corpus = read(folder, part, skip_bad, max_bytes)
     started = time.perf_counter()
-
-    def measured(by: Tagger) -> Evaluation:
-        given: Any = propensities
-        if from_file:
-            given = read_propensities(str(propensities), corpus.aligned(by.labels).labels)
-        return by.evaluate(corpus, k=cutoffs(k), propensities=given, beta=beta)
-
-    result = measured(tagger)
+    result = tagger.evaluate(corpus, **options)
     seconds = time.perf_counter() - started
     comparison = None
     if other is not None:
-        comparison = result.compare(measured(other), seed=seed)
-    if labels is not None and write is not None:
-        with replacing_file(labels) as fresh:
-            write(result.per_label(), fresh)
+        comparison = result.compare(other.evaluate(corpus, **options), seed=seed)
+    if labels is not None:
+        write_table(result.per_label(), labels)
     if as_json:
-        shown = result.to_dict(percent=True, tables=everything, seed=seed)
-        if not everything:
-            wanted = {"rows", *_headline(result)}
-            shown = {name: value for name, value in shown.items() if name in wanted}
-            shown |= _tables(result, intervals, bins, reliability, seed)
+        if everything:
+            shown = result.to_dict(percent=True, tables=True, seed=seed)
+        else:
+            shown = result.summary(
+                intervals=intervals, bins=bins, reliability=reliability, seed=seed
+            )
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
         shown["seconds"] = round(seconds, 3)
         if comparison is not None:
-            compared = comparison.to_dict(percent=True)
-            names = compared if everything else _headline(comparison)
-            shown["comparison"] = {name: compared[name] for name in names}
+            shown["comparison"] = comparison.to_dict(percent=True, headline=not everything)
         output.show_json(shown)
         return
     output.console.print(f"[bold]{escape(str(model))} on {escape(corpus.source['path'])}[/]")
@@ -118,36 +124,14 @@ def evaluate(
         _show_reliability(result)
     if comparison is not None:
         _show_comparison(comparison, everything, model, compare)
-    output.note(f"{len(corpus):,} texts in {output.duration(seconds)}")
-
-
-def _headline(values: Iterable[str]) -> list[str]:
-    return [name for name in values if name.partition("@")[0] in HEADLINE]
-
-
-def _tables(
-    result: Evaluation, intervals: bool, bins: int, reliability: bool, seed: int
-) -> dict[str, Any]:
-    """The tables that were asked for, as JSON: those that people are shown."""
-    k, shown = result.cutoffs[-1], {}
-    if intervals:
-        ends = result.intervals(seed=seed)
-        shown["intervals"] = {
-            name: [json_value(name, end, percent=True) for end in ends[name]]
-            for name in _headline(ends)
-        }
-    if bins:
-        shown["bins"] = {str(k): result.bins(k, bins).to_pylist()}
-    if reliability:
-        shown["reliability"] = {str(k): result.reliability(k).to_pylist()}
-    return shown
+    output.note(f"{len(corpus):,} texts in {duration(seconds)}")
 
 
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
     ends = result.intervals(seed=seed)
     rows = [
         [name, *(shown_value(name, value) for value in (result[name], *ends[name]))]
-        for name in (ends if everything else _headline(ends))
+        for name in (ends if everything else headline(ends))
     ]
     output.show_table("95 % intervals over texts", ["", "%", "from", "to"], rows)
 
@@ -181,38 +165,3 @@ def _show_comparison(
 ) -> None:
     output.console.print(f"[bold]first: {escape(str(first))}, second: {escape(str(second))}[/]")
     output.console.print(comparison.table() if everything else comparison)
-
-
-def _writer(path: Path) -> Callable[[pa.Table, Path], None]:
-    """How a table is written to a file of this name."""
-    writers: dict[str, Callable[[pa.Table, Path], None]] = {
-        ".csv": _write_csv,
-        ".parquet": _write_parquet,
-        ".jsonl": _write_json_lines,
-    }
-    if path.suffix not in writers:
-        raise ParameterError(f"--labels takes a name that ends in {', '.join(writers)}, not {path}")
-    if not path.absolute().parent.is_dir():
-        raise ParameterError(f"--labels: there is no folder {path.absolute().parent}")
-    check_file(path)
-    return writers[path.suffix]
-
-
-def _write_csv(table: pa.Table, path: Path) -> None:
-    from pyarrow import csv
-
-    csv.write_csv(table, path)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(table, path)
-
-
-def _write_json_lines(table: pa.Table, path: Path) -> None:
-    with path.open("w", encoding="utf-8") as lines:
-        for batch in table.to_batches(max_chunksize=10_000):
-            row: dict[str, Any]
-            for row in batch.to_pylist():
-                lines.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from megalabel.cli import output
-from megalabel.cli.models import Json
+from megalabel.cli.shared import Json, Model
 from megalabel.tagger import Tagger
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     text: Annotated[str, typer.Argument(help="A text.")],
     label: Annotated[str, typer.Argument(help="A label, by its id or name.")],
     words: Annotated[int, typer.Option(min=1, help="Show so many words a classifier.")] = 10,
@@ -30,9 +29,9 @@ def explain(
         output.show_json([reason._asdict() for reason in reasons])
         return
     trees = Counter(reason.tree for reason in reasons)
-    for tree, steps in groupby(reasons, lambda reason: reason.tree):
+    for tree, path in groupby(reasons, lambda reason: reason.tree):
         of_tree = f", tree {tree + 1} of {len(trees)}" if len(trees) > 1 else ""
-        for number, reason in enumerate(steps, 1):
+        for number, reason in enumerate(path, 1):
             of_step = f", step {number} of {trees[tree]} down the tree" if trees[tree] > 1 else ""
             rows = [(word, f"{share:+.3f}") for word, share in reason.words]
             rows += [("(bias)", f"{reason.bias:+.3f}"), ("margin", f"{reason.margin:+.3f}")]

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from megalabel import store
 from megalabel.cli import output
-from megalabel.cli.models import Json, MaxBytes, SkipBad, check_model, read
-from megalabel.errors import MissingExtraError
+from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, read
 from megalabel.exporting import without_torch
 from megalabel.outputs import check_folder
+from megalabel.systems.neural_parts import neural
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     whole: Annotated[
         bool, typer.Option("--whole", help="All of the model, to tag with where torch is not.")
@@ -34,12 +35,9 @@ def export(
     [dim]megalabel export model --out encoder[/]
     [dim]megalabel export model --out served --whole[/]
     """
-    try:
-        from megalabel.neural import export_onnx
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "neural") from error
+    room = neural()
     if whole:
-        check_model(out)
+        store.check_target(out)
     else:
         check_folder(out)
     sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
@@ -48,7 +46,7 @@ def export(
         tagger.save(out)
         about = tagger.provenance_["without_torch"]
     else:
-        about = export_onnx(model, out, int8=int8, texts=sample)
+        about = room.export_onnx(model, out, int8=int8, texts=sample)
     if as_json:
         output.show_json(about)
         return

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from megalabel.data.problems import Problems
 from megalabel.metrics import Evaluation
-from megalabel.units import size as size  # for all commands
 
 console = Console(highlight=False)
 notes = Console(stderr=True, highlight=False)
@@ -119,22 +118,6 @@ def tell_skipped(problems: Problems, shown: int = 10) -> None:
             notes.print(f"  {escape(str(problem))}", soft_wrap=True)
         if problems.count > shown:
             notes.print(f"  … and {problems.count - shown:,} more")
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    Examples
-    --------
-    >>> duration(0.25), duration(75), duration(7300)
-    ('0.2 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _titled(title: str, show_header: bool = True) -> Table:

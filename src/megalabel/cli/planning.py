@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from megalabel import systems as recipes
-from megalabel.cli import models, output
-from megalabel.cli.models import Json, MaxBytes, Seed, Settings, SkipBad, System, Threads
+from megalabel.cli import output
+from megalabel.cli.shared import (
+    Folder,
+    Json,
+    MaxBytes,
+    Seed,
+    Settings,
+    SkipBad,
+    System,
+    Threads,
+    create,
+    read,
+    use_threads,
+)
+from megalabel.units import duration, size
 
 
 def systems(
@@ -19,10 +31,7 @@ def systems(
     """List the systems, or describe one with its parameters."""
     chosen = [recipes.get(name)] if name else [recipes.get(n) for n in recipes.names()]
     if as_json:
-        fields = ("name", "summary", "paper", "cost")
-        output.show_json(
-            [{f: getattr(s, f) for f in fields} | {"parameters": s.parameters()} for s in chosen]
-        )
+        output.show_json([system.to_dict() for system in chosen])
         return
     rows = [[s.name, s.summary, s.cost, s.paper] for s in chosen]
     output.show_table("", ["system", "what it is", "training cost", "paper"], rows)
@@ -32,7 +41,7 @@ def systems(
 
 
 def plan(
-    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    folder: Folder,
     system: System = "knn",
     settings: Settings = None,
     threads: Threads = None,
@@ -42,22 +51,22 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say the peak memory, disk and time of a training job before it starts."""
-    models.use_threads(threads)
-    tagger = models.create(system, settings, seed)
-    corpus = models.read(folder, "train", skip_bad, max_bytes)
+    use_threads(threads)
+    tagger = create(system, settings, seed)
+    corpus = read(folder, "train", skip_bad, max_bytes)
     foreseen = recipes.get(system).plan(tagger, corpus)
     if as_json:
         output.show_json(foreseen.to_dict())
         return
     facts: dict[str, Any] = {
-        "peak memory": output.size(foreseen.memory),
-        "model on disk": "unknown" if foreseen.disk is None else output.size(foreseen.disk),
-        "time": ("unknown" if foreseen.seconds is None else output.duration(foreseen.seconds)),
-        "memory available": output.size(foreseen.available),
+        "peak memory": size(foreseen.memory),
+        "model on disk": "unknown" if foreseen.disk is None else size(foreseen.disk),
+        "time": ("unknown" if foreseen.seconds is None else duration(foreseen.seconds)),
+        "memory available": size(foreseen.available),
     }
     if foreseen.gpu_memory is not None and foreseen.gpu_available is not None:
-        facts["peak memory on the GPU"] = output.size(foreseen.gpu_memory)
-        facts["memory available on the GPU"] = output.size(foreseen.gpu_available)
+        facts["peak memory on the GPU"] = size(foreseen.gpu_memory)
+        facts["memory available on the GPU"] = size(foreseen.gpu_available)
     output.show_facts(f"{system} on {folder}", facts | {"fits": foreseen.fits})
     if not foreseen.fits:
         raise typer.Exit(5)

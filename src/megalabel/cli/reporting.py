@@ -9,16 +9,30 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.models import Json, MaxBytes, Seed, SkipBad, Threads, cutoffs, read, use_threads
+from megalabel.cli.shared import (
+    Cutoffs,
+    Folder,
+    Json,
+    MaxBytes,
+    Model,
+    Part,
+    Seed,
+    SkipBad,
+    Threads,
+    cutoffs,
+    read,
+    use_threads,
+)
 from megalabel.report import check_path, write
+from megalabel.units import size
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    folder: Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")],
+    model: Model,
+    folder: Folder,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
-    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
+    k: Cutoffs = "1,3,5",
+    part: Part = "test",
     seed: Seed = 0,
     threads: Threads = None,
     skip_bad: SkipBad = False,
@@ -36,5 +50,5 @@ def report(
         output.show_json({"report": str(out), "bytes": out.stat().st_size})
         return
     output.console.print(
-        f"Wrote [bold]{escape(str(out))}[/] ({output.size(out.stat().st_size)})", soft_wrap=True
+        f"Wrote [bold]{escape(str(out))}[/] ({size(out.stat().st_size)})", soft_wrap=True
     )

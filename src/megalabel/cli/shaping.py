@@ -8,19 +8,11 @@ from typing import Annotated
 import typer
 
 import megalabel
-from megalabel import calibration
+from megalabel import calibration, store
 from megalabel.cli import output
-from megalabel.cli.models import (
-    Json,
-    MaxBytes,
-    SkipBad,
-    Threads,
-    check_model,
-    folder_bytes,
-    read,
-    use_threads,
-)
+from megalabel.cli.shared import Json, MaxBytes, Model, Part, SkipBad, Threads, read, use_threads
 from megalabel.tagger import Tagger
+from megalabel.units import size
 
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
 
@@ -34,14 +26,14 @@ def merge(
 
     [dim]megalabel merge part1 part2 --out model[/]
     """
-    check_model(out)
+    store.check_target(out)
     merged = megalabel.merge([Tagger.load(model) for model in models])
     merged.save(out)
     _show(f"Merged {out}", {"model": str(out), "models": len(models)}, merged, as_json)
 
 
 def prune(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     out: Out,
     threshold: Annotated[
         float, typer.Option(min=0.0, help="Drop weights of at most this size.")
@@ -55,16 +47,15 @@ def prune(
 
     [dim]megalabel prune model --threshold 0.1 --out smaller[/]
     """
-    check_model(out)
+    store.check_target(out)
     pruned = Tagger.load(model).prune(threshold, max_per_label=max_per_label)
     pruned.save(out)
-    _show(
-        f"Pruned {out}", {"model": str(out), "bytes_before": folder_bytes(model)}, pruned, as_json
-    )
+    before = store.folder_bytes(model)
+    _show(f"Pruned {out}", {"model": str(out), "bytes_before": before}, pruned, as_json)
 
 
 def calibrate(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Model,
     folder: Annotated[Path, typer.Argument(help="A corpus that was not trained on.")],
     method: Annotated[
         str, typer.Option(help=f"The shape of the map: {', '.join(calibration.METHODS)}.")
@@ -75,7 +66,7 @@ def calibrate(
     k: Annotated[
         int, typer.Option("-k", min=1, help="How many labels of each text are learned from.")
     ] = 5,
-    part: Annotated[str, typer.Option("--split", help="Which part of the corpus.")] = "test",
+    part: Part = "test",
     out: Annotated[
         Path | None, typer.Option(help="The model folder to write; by default MODEL itself.")
     ] = None,
@@ -91,7 +82,7 @@ def calibrate(
     use_threads(threads)
     calibrator = calibration.create(method, by=by, k=k)
     target = model if out is None else out
-    check_model(target)
+    store.check_target(target)
     tagger = Tagger.load(model)
     tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": k}
@@ -103,11 +94,11 @@ def calibrate(
 
 
 def _show(title: str, facts: dict[str, object], tagger: Tagger, as_json: bool) -> None:
-    size = folder_bytes(Path(str(facts["model"])))
-    facts |= {"system": tagger.system, "labels": len(tagger.labels), "bytes": size}
+    facts |= {"system": tagger.system, "labels": len(tagger.labels)}
+    facts["bytes"] = store.folder_bytes(str(facts["model"]))
     if as_json:
         output.show_json(facts)
         return
     for key in facts.keys() & {"bytes", "bytes_before"}:
-        facts[key] = output.size(int(str(facts[key])))
+        facts[key] = size(int(str(facts[key])))
     output.show_facts(title, {key.replace("_", " "): value for key, value in facts.items()})

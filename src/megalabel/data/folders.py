@@ -74,6 +74,8 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
         raise DataError(f"no such file or folder{_similar(path)}", file=path)
     wanted = None if split is None else split_name(split)
     if path.is_dir():
+        if (path / files.MANIFEST).is_file():
+            raise DataError("this is a model folder, not a corpus", file=path)
         return _choose(path, find_parts(path, format), wanted)
     if path.stat().st_size == 0:
         raise DataError("the file is empty", file=path)
@@ -161,7 +163,7 @@ def _choose(folder: Path, parts: dict[str, Part], wanted: str | None) -> Part:
         return next(iter(parts.values()))
     listed = ", ".join(parts)
     if wanted is None:
-        raise DataError(f"the folder has several parts: {listed}; say which (split=…)", file=folder)
+        raise ParameterError(f"{folder} has several parts: {listed}; say which (split=…, --split)")
     raise DataError(f"there is no {wanted} part; there is {listed}", file=folder)
 
 

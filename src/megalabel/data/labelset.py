@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from megalabel.base import made_once
 from megalabel.data.strings import from_arrays, strings, to_arrays
 from megalabel.errors import ShapeError, UnknownLabelError
 
@@ -80,17 +81,19 @@ class LabelSet:
 
     def index(self, label: str) -> int:
         """The number of a label given by id, or by name where no id matches."""
-        if self._lookup is None:
-            # ids win over names, and among equal names the lower number
-            lookup: dict[str, int] = {}
-            for column in (self.ids, self.names):
-                for number, value in enumerate(column.to_pylist()):
-                    lookup.setdefault(value, number)
-            self._lookup = lookup  # only once it is whole, as other threads may be asking too
-        found = self._lookup.get(label)
+        lookup = made_once(self, "_lookup", self._numbers)
+        found = lookup.get(label)
         if found is None:
-            raise UnknownLabelError(label, difflib.get_close_matches(str(label), self._lookup, n=3))
+            raise UnknownLabelError(label, difflib.get_close_matches(str(label), lookup, n=3))
         return found
+
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of all labels: ids win over names, and among equal names the lower number."""
+        numbers: dict[str, int] = {}
+        for column in (self.ids, self.names):
+            for number, value in enumerate(column.to_pylist()):
+                numbers.setdefault(value, number)
+        return numbers
 
     def indices(self, labels: Iterable[str]) -> np.ndarray:
         """The numbers of several labels; -1 for those that are unknown."""

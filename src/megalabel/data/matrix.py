@@ -15,7 +15,7 @@ from megalabel.errors import DataError, ParameterError, ShapeError
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-NORMS = {None: 0, "l1": 1, "l2": 2}  # as the native core numbers them
+NORMS = {None: _native.Norm.none, "l1": _native.Norm.l1, "l2": _native.Norm.l2}
 _MOST_ENTRIES = np.iinfo(np.int32).max
 NO_WEIGHTS = np.zeros(0, np.float32)
 _BLOCK, _SMALL = 64, 1 << 20  # rows multiplied together by weights of fewer numbers than that
@@ -151,12 +151,14 @@ def _attributes(rows: int, columns: int) -> dict[str, Any]:
     return {k: v for k, v in vars(matrix).items() if k not in ("data", "indices", "indptr")}
 
 
-def native_arrays(matrix: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A CSR matrix as the native core takes it: starts of rows, columns, values."""
-    return (
-        np.ascontiguousarray(matrix.indptr, dtype=np.int64),
-        np.ascontiguousarray(matrix.indices, dtype=np.int32),
-        np.ascontiguousarray(matrix.data, dtype=np.float32),
+def sparse_rows(matrix: csr_matrix) -> _native.SparseRows:
+    """A CSR matrix of float32 as the native core takes it; a copy only of indices of another
+    width."""
+    return _native.SparseRows(
+        starts=matrix.indptr.astype(np.int64, copy=False),
+        columns=matrix.indices.astype(np.int32, copy=False),
+        values=matrix.data,
+        width=matrix.shape[1],
     )
 
 
@@ -169,7 +171,15 @@ def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
         return rows
     values = matrix.data.astype(np.float32)  # always a copy
     indptr = matrix.indptr.astype(np.int64, copy=False)
-    _native.weigh_rows(indptr, matrix.indices, values, NO_WEIGHTS, False, False, NORMS["l2"])
+    _native.weigh_rows(
+        indptr,
+        matrix.indices,
+        values,
+        idf=NO_WEIGHTS,
+        binary=False,
+        sublinear=False,
+        norm=_native.Norm.l2,
+    )
     values *= np.float32(weight)
     result = csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
     result.has_sorted_indices = matrix.has_sorted_indices

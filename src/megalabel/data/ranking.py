@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
+from megalabel.data.corpus import Corpus
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical
 from megalabel.errors import ShapeError
+
+_AT_ONCE = 8192  # rows made at a time
 
 
 class Tag(NamedTuple):
@@ -76,6 +80,10 @@ class Ranking:
         """Which cells hold a label (the others are padding)."""
         return self.ids < len(self.labels)
 
+    def native(self, rows: slice = slice(None)) -> _native.Ranked:
+        """Some rows as the native core takes them."""
+        return _native.Ranked(ids=self.ids[rows], scores=self.scores[rows], labels=len(self.labels))
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -98,14 +106,12 @@ class Ranking:
                 f"excluded is {excluded.shape}, the ranking {(len(self), len(self.labels))}"
             )
         cells = canonical(excluded, "excluded")
-        ids, scores = _native.drop_labels(
-            self.ids,
-            self.scores,
-            len(self.labels),
-            cells.indptr.astype(np.int64, copy=False),
-            cells.indices.astype(np.int32, copy=False),
-            np.ones(cells.nnz, np.uint8),
+        dropped = _native.Truth(
+            indptr=cells.indptr.astype(np.int64, copy=False),
+            indices=cells.indices.astype(np.int32, copy=False),
+            positive=np.ones(cells.nnz, np.uint8),
         )
+        ids, scores = _native.drop_labels(self.native(), dropped)
         return Ranking(ids, scores, self.labels)
 
     def to_csr(self) -> csr_matrix:
@@ -130,6 +136,30 @@ class Ranking:
                 "scores": pa.LargeListArray.from_arrays(offsets, scores),
             }
         )
+
+    def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
+        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`.
+
+        Of a corpus, whose texts these are, the rows have `text` too (None of vectors), and `uid`
+        where there is one.
+
+        Examples
+        --------
+        >>> ranking = Ranking([[1]], [[0.9]], LabelSet(["cat", "dog"]))
+        >>> next(ranking.rows(Corpus(["It barks."])))
+        {'text': 'It barks.', 'labels': [{'label': 'dog', 'probability': 0.9}]}
+        """
+        if corpus is not None and len(corpus) != len(self):
+            raise ShapeError(f"{len(corpus)} texts and {len(self)} rows of a ranking")
+        for start in range(0, len(self), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            for i, tags in enumerate(self[part].tags(), start):
+                row: dict[str, Any] = {}
+                if corpus is not None:
+                    if corpus.ids is not None and (uid := corpus.ids[i].as_py()):
+                        row["uid"] = uid
+                    row["text"] = None if corpus.texts is None else corpus.texts[i].as_py()
+                yield row | {"labels": [tag._asdict() for tag in tags]}
 
     def tags(self) -> list[list[Tag]]:
         """Label names and scores as plain Python lists, one a text."""

@@ -84,19 +84,15 @@ def read(
     if part.format in _ROWS:
         rows = list(_rows(part, labels, problems, None, limits))
         if not any(map(len, rows)):
-            skipped = problems.count - before
-            raise DataError(
-                f"all {skipped} rows are bad; the first: {problems.kept[0].message}"
-                if skipped and problems.kept
-                else "the file is empty: expected at least one text",
-                file=part.files[0],
-            )
+            raise nothing_read(part.files[0], problems, problems.count - before)
         whole = Rows.concat([r for r in rows if len(r)])
         corpus, origin = whole.to_corpus(labels), whole.origin
     else:
         corpus = _named(_read_sparse(part, problems, limits), labels, part)
         origin = np.arange(len(corpus))
     skipped = problems.count - before
+    if not len(corpus):
+        raise nothing_read(part.files[0], problems, skipped)
     corpus.source = {
         "path": part.shown,
         "format": part.format,
@@ -112,7 +108,7 @@ def read(
         known = None if skipped else len(corpus)
         corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
     if ours:
-        _say_skipped(part, problems)
+        say_skipped(part.shown, problems)
     return corpus
 
 
@@ -159,7 +155,7 @@ class Stream:
             if self._exclusions is not None:
                 corpus.excluded = self._exclusions.matrix(batch.origin, len(corpus.labels))
             yield corpus
-        _say_skipped(self.part, problems)
+        say_skipped(self.part.shown, problems)
 
 
 def stream(
@@ -196,10 +192,20 @@ def stream(
     return Stream(part, batch_rows, skip_bad, label_file, Limits(max_bytes))
 
 
-def _say_skipped(part: Part, problems: Problems) -> None:
+def nothing_read(path: Path, problems: Problems, skipped: int) -> DataError:
+    """What is wrong with a file of which no row is left."""
+    if skipped and problems.kept:
+        message = f"all {skipped} rows are bad; the first: {problems.kept[0].message}"
+    else:
+        message = "the file is empty: expected at least one text"
+    return DataError(message, file=path)
+
+
+def say_skipped(name: str, problems: Problems) -> None:
+    """Log how many rows of a corpus were skipped."""
     if problems.count:
         first = problems.kept[0]
-        log.warning("%s: skipped %d bad rows; the first: %s", part.shown, problems.count, first)
+        log.warning("%s: skipped %d bad rows; the first: %s", name, problems.count, first)
 
 
 def _rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel._native import ranking_hits
+from megalabel._native import Truth, ranking_hits
 from megalabel.data.corpus import Corpus
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical
@@ -31,14 +31,14 @@ def check_truth(ranking: Ranking, truth: csr_matrix) -> None:
         )
 
 
-def truth_arrays(ranking: Ranking, truth: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A label matrix as the native core takes it: row pointers, columns, and which are positive."""
+def truth_arrays(ranking: Ranking, truth: csr_matrix) -> dict[str, np.ndarray]:
+    """What the native core makes a `Truth` of a label matrix by."""
     check_truth(ranking, truth)
-    return (
-        truth.indptr.astype(np.int64, copy=False),
-        truth.indices.astype(np.int32, copy=False),
-        (truth.data > 0).view(np.uint8),
-    )
+    return {
+        "indptr": truth.indptr.astype(np.int64, copy=False),
+        "indices": truth.indices.astype(np.int32, copy=False),
+        "positive": (truth.data > 0).view(np.uint8),
+    }
 
 
 def hits(ranking: Ranking, truth: Corpus | csr_matrix, k: int | None = None) -> np.ndarray:
@@ -52,5 +52,4 @@ def hits(ranking: Ranking, truth: Corpus | csr_matrix, k: int | None = None) -> 
     """
     k = ranking.k if k is None else min(k, ranking.k)
     arrays = truth_arrays(ranking, label_matrix(truth, ranking.labels))
-    found: np.ndarray = ranking_hits(ranking.ids, len(ranking.labels), *arrays, k)
-    return found.view(bool)
+    return ranking_hits(ranking.native(), Truth(**arrays), k).view(bool)

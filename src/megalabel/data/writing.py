@@ -18,6 +18,7 @@ from megalabel.data.formats.detect import ending
 from megalabel.data.labelset import LabelSet
 from megalabel.errors import DataError, ParameterError
 from megalabel.files import replacing
+from megalabel.outputs import check_file, naming, replacing_file
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     >>> read(file)
     Corpus(1 texts, 2 labels)
     """
-    write_parts({Path(path): corpus}, format)
+    with naming(path):
+        write_parts({Path(path): corpus}, format)
 
 
 def write_parts(parts: Mapping[Path, Corpus], format: str | None = None) -> None:
@@ -86,6 +88,51 @@ def write_parts(parts: Mapping[Path, Corpus], format: str | None = None) -> None
                 new.removed |= _write_npz(corpus, path, new.aside)
             else:
                 _write_file(corpus, new.aside / path.name, kind)
+
+
+def write_split(folder: str | os.PathLike[str], train: Corpus, test: Corpus) -> None:
+    """Write the two parts of a split into a folder: texts as JSON lines, else vectors as XC text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from megalabel.data import splits_of
+    >>> folder, corpus = tempfile.mkdtemp(), Corpus(["a dress", "a shoe"], targets=[["a"], ["b"]])
+    >>> write_split(folder, corpus[:1], corpus[1:])
+    >>> splits_of(folder)
+    ['train', 'test']
+    """
+    if train.texts is None:
+        form, names = "xc", ("train.txt", "test.txt")
+    else:
+        form, names = "jsonl", ("trn.jsonl", "tst.jsonl")
+    parts = dict(zip((Path(folder) / name for name in names), (train, test), strict=True))
+    with naming(folder):
+        write_parts(parts, form)
+
+
+def check_table(path: str | os.PathLike[str]) -> None:
+    """Raise an error, before any work is done, if `write_table` cannot write there."""
+    if Path(path).suffix not in tables.WRITERS:
+        known = ", ".join(tables.WRITERS)
+        raise ParameterError(f"a table is written to a name that ends in {known}, not {path}")
+    check_file(path)
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Write an Arrow table to a file, by its ending: .csv, .parquet or .jsonl.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "labels.jsonl"
+    >>> write_table(pa.table({"label": ["dress"], "hits": [3]}), file)
+    >>> file.read_text()
+    '{"label": "dress", "hits": 3}\\n'
+    """
+    check_table(path)
+    with replacing_file(path) as fresh:
+        tables.WRITERS[Path(path).suffix](table, fresh)
 
 
 def _target(corpus: Corpus, path: Path, format: str | None) -> tuple[Path, str]:

@@ -1,6 +1,7 @@
 """Probabilities to label sets."""
 
 from megalabel.decision.ascent import Ascent, BlockCoordinateAscent
+from megalabel.decision.choosing import METHODS, create, tried
 from megalabel.decision.frank_wolfe import FrankWolfe
 from megalabel.decision.metric import METRICS, Metric, measure
 from megalabel.decision.online import Online
@@ -9,6 +10,7 @@ from megalabel.decision.topk import TopK
 from megalabel.decision.weighted import Weighted
 
 __all__ = [
+    "METHODS",
     "METRICS",
     "Ascent",
     "BlockCoordinateAscent",
@@ -18,6 +20,8 @@ __all__ = [
     "ParetoCurve",
     "TopK",
     "Weighted",
+    "create",
     "measure",
     "pareto",
+    "tried",
 ]

@@ -23,7 +23,7 @@ from megalabel.decision.shortlists import (
     in_blocks,
     label_sums,
     largest,
-    native_numbers,
+    native_objective,
     own_pages,
     packed,
     plain_rule,
@@ -190,8 +190,8 @@ class _State:
             self.positives[:] = label_sums(ranking)[0]
             self.labels["positives"] = self.positives
         self._caps = np.zeros(0, np.int32) if caps is None else caps
-        self._call = self._differences if metric.number < 0 else None
-        self._numbers = native_numbers(metric, self.linear, self.scale, n)
+        self._call = self._differences if metric.twin is None else None
+        self._objective = native_objective(metric, self.linear, self.scale, n)
 
     def _differences(self, both: np.ndarray, ids: np.ndarray) -> np.ndarray:
         labels, (tp, fp, fn, tn) = self.ranking.labels, both
@@ -206,17 +206,16 @@ class _State:
     def ascend(self, number: int, rows: slice, order: np.ndarray, k: int, floor: float) -> None:
         """Decide the rows of a block anew."""
         _native.decision_ascend(
-            self.ranking.ids[rows],
-            self.ranking.scores[rows],
-            self._bytes(),
-            self.positives,
-            self._caps,
-            self.chosen[number],
-            order,
-            k,
-            floor,
-            self._numbers,
-            self._call,
+            self.ranking.native(rows),
+            labels=self._bytes(),
+            positives=self.positives,
+            caps=self._caps,
+            chosen=self.chosen[number],
+            order=order,
+            k=k,
+            floor=floor,
+            objective=self._objective,
+            custom=self._call,
         )
 
     def gains(self) -> np.ndarray:
@@ -224,14 +223,13 @@ class _State:
         gains = np.empty(self.ranking.ids.shape, np.float32)
         for part, rows in zip(self.chosen, row_blocks(self.ranking), strict=True):
             gains[rows] = _native.decision_gains(
-                self.ranking.ids[rows],
-                self.ranking.scores[rows],
-                self._bytes(),
-                self.positives,
-                self._caps,
-                part,
-                self._numbers,
-                self._call,
+                self.ranking.native(rows),
+                labels=self._bytes(),
+                positives=self.positives,
+                caps=self._caps,
+                chosen=part,
+                objective=self._objective,
+                custom=self._call,
             )
         return gains
 
@@ -240,8 +238,7 @@ class _State:
         hits, given = self.labels["hits"], self.labels["given"]
         hits[:] = given[:] = 0
         for part, rows in zip(self.chosen, row_blocks(self.ranking), strict=True):
-            ids, scores = self.ranking.ids[rows], self.ranking.scores[rows]
-            _native.decision_recount(ids, scores, part, self._bytes())
+            _native.decision_recount(self.ranking.native(rows), chosen=part, labels=self._bytes())
         n, precise = len(self.ranking), self.linear * float(hits.sum())
         if not n:
             return 0.0

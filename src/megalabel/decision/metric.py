@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from megalabel._native import MacroMetric
 from megalabel.base import Check
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.truth import check_truth, label_matrix
@@ -52,7 +53,7 @@ class Metric:
     ) -> None:
         self.function = function
         self.name = name
-        self.number = -1  # of the native twin, if there is one
+        self.twin: MacroMetric | None = None  # that the native core has
         self.beta = 1.0
         self._gradient = gradient
 
@@ -129,7 +130,7 @@ class Metric:
 
     def _apply(self, *entries: Any) -> Any:
         """What the function gives. Those with a native twin know 0/0 themselves."""
-        if self.number >= 0:
+        if self.twin is not None:
             return self.function(*entries)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.function(
@@ -157,7 +158,6 @@ def _h_mean(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return _ratio(2 * sensitivity * specificity, sensitivity + specificity)
 
 
-# in the order of the native core, which numbers them
 _FUNCTIONS: dict[str, Function] = {
     "macro-precision": lambda tp, fp, fn, tn: _ratio(tp, tp + fp),
     "macro-recall": lambda tp, fp, fn, tn: _ratio(tp, tp + fn),
@@ -172,6 +172,17 @@ _FUNCTIONS: dict[str, Function] = {
         _ratio(tp, tp + fp) * _ratio(tp, tp + fn)
     ),
     "coverage": lambda tp, fp, fn, tn: np.where(tp > 0, 1.0, 0.0),
+}
+_TWINS = {
+    "macro-precision": MacroMetric.precision,
+    "macro-recall": MacroMetric.recall,
+    "macro-f1": MacroMetric.f_beta,
+    "macro-jaccard": MacroMetric.jaccard,
+    "macro-balanced-accuracy": MacroMetric.balanced_accuracy,
+    "macro-g-mean": MacroMetric.g_mean,
+    "macro-h-mean": MacroMetric.h_mean,
+    "macro-fowlkes-mallows": MacroMetric.fowlkes_mallows,
+    "coverage": MacroMetric.coverage,
 }
 METRICS = tuple(_FUNCTIONS)
 """The names that stand for a metric; `macro-f2` and the like weigh recall by another beta."""
@@ -192,12 +203,12 @@ def metric_of(metric: str | Metric | Function) -> Metric:
     found = re.fullmatch(r"macro-f(\d+(?:\.\d+)?)", str(metric))
     if found and float(found[1]) > 0:
         known = Metric(_f_beta(float(found[1])), name=metric)
-        known.number, known.beta = METRICS.index("macro-f1"), float(found[1])
+        known.twin, known.beta = MacroMetric.f_beta, float(found[1])
         return known
     if metric not in _FUNCTIONS:
         raise ParameterError(f"metric must be {METRIC.expected}, not {metric!r}")
     known = Metric(_FUNCTIONS[metric], name=metric)
-    known.number = METRICS.index(metric)
+    known.twin = _TWINS[metric]
     return known
 
 
@@ -217,7 +228,7 @@ METRIC = Check(
 
 def is_coverage(metric: Metric) -> bool:
     """Whether it is coverage, whose expectation is no function of expected entries."""
-    return metric.number == METRICS.index("coverage")
+    return metric.twin == MacroMetric.coverage
 
 
 def label_blocks(labels: int) -> Iterator[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,10 +21,18 @@ from megalabel.decision.shortlists import (
     check_budget,
     check_labels,
     chosen_ranking,
-    native_numbers,
+    native_objective,
     row_blocks,
 )
 from megalabel.errors import ParameterError
+
+# one for all: a rule that had its own could neither be pickled nor copied
+_DECIDING = threading.RLock()
+NO_TRUTH = {
+    "indptr": np.zeros(1, np.int64),
+    "indices": np.zeros(0, np.int32),
+    "positive": np.zeros(0, np.uint8),
+}
 
 
 class Online(Shortlisted):
@@ -32,7 +41,7 @@ class Online(Shortlisted):
     Each text gets the k labels in whose direction the metric rises fastest from the confusion
     entries so far, and is then taken into these: online measure maximisation (OMMA, Kotlowski and
     others 2024). What was decided is kept in `labels_`, so the same text may be answered otherwise
-    later on, and one stream must not be decided from two threads.
+    later on. Calls from several threads are decided one after another.
 
     Parameters
     ----------
@@ -113,6 +122,17 @@ class Online(Shortlisted):
         metric = metric_of(self.metric)
         if is_coverage(metric):
             raise ParameterError("Online cannot take coverage; BlockCoordinateAscent can")
+        with _DECIDING:
+            return self._follow(metric, ranking, k, truth, overwrite)
+
+    def _follow(
+        self,
+        metric: Metric,
+        ranking: Ranking,
+        k: int,
+        truth: Corpus | csr_matrix | None,
+        overwrite: bool,
+    ) -> Ranking:
         m = len(ranking.labels)
         if not self.fitted:
             start = self.smoothing * np.array([1, 2, 2, np.inf])
@@ -125,21 +145,18 @@ class Online(Shortlisted):
         matrix = None if truth is None else label_matrix(truth, ranking.labels)
         chosen = []
         for rows in row_blocks(ranking):  # no view of the ranking may outlive this
-            arrays = (
-                (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8))
-                if matrix is None
-                else truth_arrays(ranking[rows], matrix[rows])
-            )
+            known = NO_TRUTH if matrix is None else truth_arrays(ranking[rows], matrix[rows])
             seen = self.seen_ + rows.start + 4 * self.smoothing
             given = _native.decision_follow(
-                ranking.ids[rows],
-                ranking.scores[rows],
-                *arrays,
-                labels,
-                k,
-                0.0 if self.budget == "at-most" else -np.inf,
-                native_numbers(metric, (1 - self.weight) / k, self.weight / max(1, m), seen),
-                metric.slopes if metric.number < 0 else None,
+                ranking.native(rows),
+                truth=_native.Truth(**known),
+                labels=labels,
+                k=k,
+                floor=0.0 if self.budget == "at-most" else -np.inf,
+                objective=native_objective(
+                    metric, (1 - self.weight) / k, self.weight / max(1, m), seen
+                ),
+                custom=metric.slopes if metric.twin is None else None,
             )
             chosen.append(given)
         self.labels_ = labels

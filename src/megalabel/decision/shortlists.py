@@ -132,7 +132,7 @@ def label_sums(ranking: Ranking) -> np.ndarray:
     sums = own_pages((len(ranking.labels), 2), np.float64)
     everything = np.zeros((0, 0), np.uint8)
     for rows in row_blocks(ranking):
-        _native.decision_sums(ranking.ids[rows], ranking.scores[rows], everything, sums)
+        _native.decision_sums(ranking.native(rows), chosen=everything, sums=sums)
     return sums.T
 
 
@@ -176,7 +176,9 @@ def assign(
     And what each label costs: rows have the labels that are worth the most beyond their cost, but
     for some to which others are worth almost the same, and those that caps leave no room for.
     """
-    chosen, costs = _native.decision_assign(ranking.ids, ranking.scores, *rule, caps, k, floor)
+    chosen, costs = _native.decision_assign(
+        ranking.native(), weights=rule[0], offsets=rule[1], caps=caps, k=k, floor=floor
+    )
     return in_blocks(ranking, chosen), costs
 
 
@@ -189,11 +191,11 @@ def check_labels(owner: Decision, learned: int, ranking: Ranking) -> None:
         )
 
 
-def native_numbers(
-    metric: Metric, linear: float, scale: float, rows: float
-) -> tuple[int, float, float, float, float]:
+def native_objective(metric: Metric, linear: float, scale: float, rows: float) -> _native.Objective:
     """A metric and an objective as the native core takes them."""
-    return (metric.number, metric.beta, linear, scale, rows)
+    return _native.Objective(
+        metric=metric.twin, beta=metric.beta, linear=linear, scale=scale, rows=rows
+    )
 
 
 def price_of(values: np.ndarray, count: int) -> float:

@@ -215,17 +215,15 @@ def choose(
 
     Of several rules, each is followed by the share of texts that `shares` says.
     """
-    chosen: np.ndarray = _native.decision_choose(
-        ranking.ids,
-        ranking.scores,
-        weights,
-        offsets,
-        np.ones(1) if shares is None else shares,
-        k,
-        floor,
-        seed,
+    return _native.decision_choose(
+        ranking.native(),
+        weights=weights,
+        offsets=offsets,
+        shares=np.ones(1) if shares is None else shares,
+        k=k,
+        floor=floor,
+        seed=seed,
     )
-    return chosen
 
 
 def rule_sums(
@@ -234,7 +232,15 @@ def rule_sums(
     """For each label, over the candidates that one rule (2, labels) of weights and offsets
     chooses: the sum of values, float32 or 0 and 1 as uint8, and how many; (2, labels)."""
     sums = np.zeros((len(ranking.labels), 2))
-    _native.decision_rule_sums(ranking.ids, ranking.scores, values, *rule, k, floor, sums)
+    _native.decision_rule_sums(
+        ranking.native(),
+        values,
+        weights=rule[0],
+        offsets=rule[1],
+        k=k,
+        floor=floor,
+        sums=sums,
+    )
     return sums.T
 
 

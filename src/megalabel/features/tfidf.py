@@ -17,12 +17,12 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.features.inputs import TextArrays, text_batches, texts_in_memory
 from megalabel.parts import Featurizer
 
-UNITS = {"word": 0, "char": 1, "char_wb": 2}
-CASES = {None: 0, "lower": 1, "fold": 2}
-NO_LOOKUP = (np.zeros(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+CASES = {None: _native.Case.keep, "lower": _native.Case.lower, "fold": _native.Case.fold}
+NO_TERMS = _native.Lookup(
+    slots=np.zeros(0, np.uint64), offsets=np.zeros(1, np.int64), data=np.zeros(0, np.uint8)
+)
 
 TermArrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-LookupArrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Tfidf(Featurizer):
@@ -167,12 +167,12 @@ class Tfidf(Featurizer):
             arrays = self._normalised(texts)
             n_texts += len(arrays[0]) - 1
             if self.hashing is None:
-                runs.append(_native.count_terms(arrays, *how))
+                runs.append(_native.count_terms(arrays, how))
                 # each run is at most half of the one before, so few terms are merged many times
                 while len(runs) > 1 and 2 * len(runs[-1][0]) > len(runs[-2][0]):
                     runs[-2:] = [_native.merge_terms(runs[-2], runs[-1])]
             elif self.use_idf:
-                text_counts += self._column_counts(_native.hash_rows(arrays, *how, self.hashing)[1])
+                text_counts += self._column_counts(_native.hash_rows(arrays, how, self.hashing)[1])
         if self.hashing is not None:
             return self._learn(n_texts, text_counts)
         while len(runs) > 1:
@@ -196,10 +196,10 @@ class Tfidf(Featurizer):
         arrays = self._normalised(texts)
         n_texts = len(arrays[0]) - 1
         if self.hashing is None:
-            terms, found, rows = _native.learn_rows(arrays, *how, self._selection(n_texts))
+            terms, found, rows = _native.learn_rows(arrays, how, self._selection(n_texts))
             self._learn_terms(n_texts, terms, found)
         else:
-            rows = _native.hash_rows(arrays, *how, self.hashing)
+            rows = _native.hash_rows(arrays, how, self.hashing)
             self._learn(n_texts, self._column_counts(rows[1]))
         return self._weighed(*rows)
 
@@ -228,7 +228,7 @@ class Tfidf(Featurizer):
         self.restore(learned)
         return self
 
-    def _selection(self, n_texts: int) -> tuple[float, float, int, bool]:
+    def _selection(self, n_texts: int) -> _native.Selection:
         fewest, most = (
             share * n_texts if isinstance(share, float) else share
             for share in (self.min_df, self.max_df)
@@ -237,7 +237,9 @@ class Tfidf(Featurizer):
             raise ParameterError(
                 f"max_df={self.max_df} is fewer texts than min_df={self.min_df}, of {n_texts}"
             )
-        return float(fewest), float(most), self.max_features or 0, self.binary
+        return _native.Selection(
+            fewest=fewest, most=most, limit=self.max_features or 0, by_texts=self.binary
+        )
 
     def _no_terms(self, found: int, n_texts: int) -> DataError:
         if found:
@@ -262,9 +264,9 @@ class Tfidf(Featurizer):
         for texts in text_batches(inputs):
             arrays = self._normalised(texts)
             if self.hashing is None:
-                rows = _native.find_rows(arrays, *self._how, self._lookup)
+                rows = _native.find_rows(arrays, self._how, self._lookup)
             else:
-                rows = _native.hash_rows(arrays, *self._how, self.hashing)
+                rows = _native.hash_rows(arrays, self._how, self.hashing)
             blocks.append(self._weighed(*rows))
         if not blocks:
             return csr_matrix((0, self.n_features), dtype=np.float32)
@@ -279,7 +281,7 @@ class Tfidf(Featurizer):
         ['red', 'dress', 'red dress']
         """
         arrays = self._normalised(encoded([text]))
-        terms: list[str] = from_arrays(*_native.analyse(arrays, *self._settings())).to_pylist()
+        terms: list[str] = from_arrays(*_native.analyse(arrays, self._settings())).to_pylist()
         return terms
 
     @property
@@ -309,7 +311,7 @@ class Tfidf(Featurizer):
             terms.validate()
             if not (isinstance(slots, np.ndarray) and slots.dtype == np.uint64 and slots.ndim == 1):
                 raise ValueError("slots_ of Tfidf must be a one-dimensional array of uint64")
-            self._lookup = (slots, *to_arrays(terms))
+            self._lookup = _lookup(slots, to_arrays(terms))
         self._columns = len(terms) if self.hashing is None else int(self.hashing)
         if self.use_idf:
             idf, shape = learned["idf_"], (self._columns,)
@@ -320,24 +322,35 @@ class Tfidf(Featurizer):
 
     # --- how texts are read
 
-    def _settings(self) -> tuple[tuple[int, int, bool, int, int, int], LookupArrays]:
-        """What the native analyzer takes: how terms are made, and the lookup of stop words."""
+    def _settings(self) -> _native.Analysis:
+        """How the native core makes terms."""
         self.check_parameters()
         shortest, longest = self.ngram_range
         if shortest > longest:
             raise ParameterError(f"ngram_range of Tfidf must rise, not {tuple(self.ngram_range)!r}")
-        case, strip = CASES[self.case], self.strip_accents
-        stop = NO_LOOKUP
+        stop = NO_TERMS
         if self.stop_words:
             if self.analyzer != "word":
                 raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
             # read as texts are, so that "Don't" leaves out the words that it gives in a text
             words = self._normalised(encoded(list(self.stop_words)))
-            found = _native.analyse(words, (UNITS["word"], case, strip, 1, 1, 1), NO_LOOKUP)
+            found = _native.analyse(words, self._analysis(1, 1, 1, NO_TERMS))
             arrays = to_arrays(from_arrays(*found).unique())
-            stop = (_native.lookup_slots(arrays), *arrays)
-        unit = UNITS[self.analyzer]
-        return (unit, case, strip, shortest, longest, self.min_word_length), stop
+            stop = _lookup(_native.lookup_slots(arrays), arrays)
+        return self._analysis(shortest, longest, self.min_word_length, stop)
+
+    def _analysis(
+        self, shortest: int, longest: int, min_word_length: int, stop: _native.Lookup
+    ) -> _native.Analysis:
+        return _native.Analysis(
+            unit=_native.Unit[self.analyzer],
+            case=CASES[self.case],
+            strip_marks=self.strip_accents,
+            shortest=shortest,
+            longest=longest,
+            min_word_length=min_word_length,
+            stop_words=stop,
+        )
 
     def _normalised(self, arrays: TextArrays) -> TextArrays:
         form = self.normalise
@@ -345,11 +358,22 @@ class Tfidf(Featurizer):
             form = {None: "NFKD", "NFKC": "NFKD", "NFC": "NFD"}.get(form, form)
         if form is None:
             return arrays
-        changed: TextArrays | None = _native.normalise_texts(arrays, form[-1] == "C", "K" in form)
+        changed = _native.normalise_texts(arrays, compose=form[-1] == "C", compatible="K" in form)
         return arrays if changed is None else changed
 
     def _weighed(self, indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> csr_matrix:
-        idf = self.idf_ if self.use_idf else NO_WEIGHTS
-        norm = NORMS[self.norm]
-        _native.weigh_rows(indptr, indices, counts, idf, self.binary, self.sublinear_tf, norm)
+        _native.weigh_rows(
+            indptr,
+            indices,
+            counts,
+            idf=self.idf_ if self.use_idf else NO_WEIGHTS,
+            binary=self.binary,
+            sublinear=self.sublinear_tf,
+            norm=NORMS[self.norm],
+        )
         return csr_of(counts, indices, indptr, self._columns)
+
+
+def _lookup(slots: np.ndarray, terms: TextArrays) -> _native.Lookup:
+    offsets, data = terms
+    return _native.Lookup(slots=slots, offsets=offsets, data=data)

@@ -11,7 +11,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from megalabel import _native
 from megalabel.base import Component, boolean, check_argument, check_array, integer, one_of
-from megalabel.data.matrix import canonical, native_arrays
+from megalabel.data.matrix import canonical, sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.progress import progress
 
@@ -339,15 +339,22 @@ class LabelTree(Component):
                 f"arity must be a power of two, not {arity}; LabelTree.kmeans(balanced=True) "
                 "takes any"
             )
-        arrays = _arrays(vectors, iterations, seed)
-        members, starts = _everything(arrays)
+        matrix = _checked(vectors, iterations, seed)
+        rows = sparse_rows(matrix)
+        members, starts = _everything(matrix)
         halvings = 0
         while len(members) > max_leaf << halvings:
             halvings += 1
         with progress("clustering labels", halvings) as bar:
             for depth in range(halvings):
                 members = _native.halve_level(
-                    *arrays, members, starts, seed, depth, spherical, iterations
+                    rows,
+                    members=members,
+                    starts=starts,
+                    seed=seed,
+                    depth=depth,
+                    spherical=spherical,
+                    iterations=iterations,
                 )
                 middles = starts[:-1] + np.diff(starts) // 2
                 starts = np.sort(np.concatenate([starts, middles]))
@@ -404,8 +411,9 @@ class LabelTree(Component):
         check_argument("depth", depth, one_of(None) | integer(1))
         check_argument("balanced", balanced, boolean())
         max_leaf, arity = int(max_leaf), int(arity)
-        arrays = _arrays(vectors, iterations, seed)
-        members, starts = _everything(arrays)
+        matrix = _checked(vectors, iterations, seed)
+        rows = sparse_rows(matrix)
+        members, starts = _everything(matrix)
         shaped = depth is not None
         splits = 0 if depth is None else depth
         while not shaped and len(members) > max_leaf * arity**splits:
@@ -415,36 +423,37 @@ class LabelTree(Component):
             while len(levels) < splits and (largest := int(np.diff(starts).max())) > max_leaf:
                 # Balanced clusters of one level are all split, and all alike.
                 most = arity if shaped else min(arity, -(-largest // max_leaf))
-                options = (1, most, 1) if balanced else (max_leaf, most, 1 if shaped else max_leaf)
                 members, starts, child_starts = _native.cluster_level(
-                    *arrays,
-                    members,
-                    starts,
-                    seed,
-                    len(levels),
-                    *options,
-                    balanced,
-                    iterations,
-                    GAIN,
+                    rows,
+                    members=members,
+                    starts=starts,
+                    seed=seed,
+                    depth=len(levels),
+                    largest=1 if balanced else max_leaf,
+                    arity=most,
+                    aim=1 if balanced or shaped else max_leaf,
+                    balanced=balanced,
+                    iterations=iterations,
+                    tolerance=GAIN,
                 )
                 levels.append(child_starts)
                 bar.advance()
         return cls._of([*levels, starts], members)
 
 
-def _arrays(vectors: Matrix, iterations: int, seed: int) -> tuple[Any, ...]:
+def _checked(vectors: Matrix, iterations: int, seed: int) -> csr_matrix:
     """Label vectors as the kernels take them, once they and what goes with them are checked."""
     check_argument("iterations", iterations, integer(1))
     check_argument("seed", seed, integer(0, 2**64 - 1))
     matrix = canonical(vectors, "vectors")
     if matrix.shape[0] < 1:
         raise DataError("a label tree needs at least one label")
-    return (*native_arrays(matrix), matrix.shape[1])
+    return matrix
 
 
-def _everything(arrays: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _everything(vectors: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
     """The members and starts of a level with one node, the root."""
-    labels = len(arrays[0]) - 1
+    labels = vectors.shape[0]
     return np.arange(labels, dtype=np.int32), np.array([0, labels])
 
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, hstack, issparse
 
 from megalabel import _native
 from megalabel.base import check_argument, integer, number, one_of
-from megalabel.data.matrix import canonical, csr_of, native_arrays, normalised_rows
+from megalabel.data.matrix import canonical, csr_of, normalised_rows, sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.progress import progress
 
@@ -100,8 +100,8 @@ def _sums(X: Matrix, Y: csr_matrix, keep: int | None) -> csr_matrix:
     X = canonical(X, "X")
     limit = X.shape[1] if keep is None else min(keep, X.shape[1])
     with progress("summing label vectors"):
-        values, columns, starts = _native.weighted_sums(
-            *native_arrays(weights), *native_arrays(X), X.shape[1], limit
+        starts, columns, values = _native.weighted_sums(
+            weights=sparse_rows(weights), rows=sparse_rows(X), keep=limit
         )
     return csr_of(values, columns, starts, X.shape[1])
 

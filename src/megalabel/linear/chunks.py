@@ -15,19 +15,25 @@ from scipy.sparse import csr_matrix, issparse
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number, one_of
-from megalabel.data.matrix import canonical
+from megalabel.data.matrix import canonical, sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-PRECISIONS = ("float32", "float16", "int8")
-# Numbered as in native/beam.hpp.
-POSTPROCESSORS = ("l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "noop")
+PRECISIONS = tuple(_native.Precision.__members__)
+POSTPROCESSORS = {
+    "l1-hinge": _native.Post.hinge1,
+    "l2-hinge": _native.Post.hinge2,
+    "l3-hinge": _native.Post.hinge3,
+    "l4-hinge": _native.Post.hinge4,
+    "sigmoid": _native.Post.sigmoid,
+    "noop": _native.Post.noop,
+}
 BY_NODE = ("scales_", "biases_")  # of whole weights
 NOTHING = np.zeros(0, np.float32)
 _COUNT, _NUMBER = integer(1), number()  # made once, as they are asked with every query
-SECTION = 2**16  # as in native/chunks.hpp
+SECTION = _native.SECTION_FEATURES
 
 
 class ChunkedWeights(Component):
@@ -118,12 +124,10 @@ class ChunkedWeights(Component):
             largest = float(max(weights.data.max(initial=0), -weights.data.min(initial=0)))
             if largest > float(np.finfo(np.float16).max):
                 raise DataError(f"a weight of {largest:g} is too large for float16")
-        arrays = getattr(_native, f"build_chunks_{precision}")(
-            weights.indptr.astype(np.int64, copy=False),
-            weights.indices.astype(np.int32, copy=False),
-            weights.data,
-            weights.shape[1],
-            starts,
+        arrays = _native.build_chunks(
+            sparse_rows(weights),
+            child_starts=starts,
+            precision=_native.Precision[precision],
         )
         return cls._of(arrays, precision, weights.shape[1] - 1, starts)
 
@@ -140,8 +144,10 @@ class ChunkedWeights(Component):
         """
         precision, features = parts[0].precision, parts[0].n_features_
         numbers = [np.ascontiguousarray(part, np.int32) for part in places]
-        arrays = getattr(_native, f"join_chunks_{precision}")(
-            [part._arrays for part in parts], numbers
+        arrays = _native.join_chunks(
+            [part._level for part in parts],
+            places=numbers,
+            precision=_native.Precision[precision],
         )
         starts = np.array([0, sum(part.n_nodes for part in parts)])
         return cls._of(arrays, precision, features, starts)
@@ -149,11 +155,11 @@ class ChunkedWeights(Component):
     @classmethod
     def _of(cls, built: Any, precision: str, features: int, starts: np.ndarray) -> ChunkedWeights:
         """A level of arrays that the native core has made."""
-        *arrays, kept, scales, biases = built
+        *arrays, gaps, weights, scales, biases = built
         names = ("section_starts_", "row_features_", "row_starts_", "block_starts_", "block_bits_")
-        learned: dict[str, Any] = dict(zip((*names, "entry_gaps_"), arrays, strict=True))
+        learned: dict[str, Any] = dict(zip(names, arrays, strict=True))
+        learned |= {"entry_gaps_": gaps, "entry_weights_": weights}
         learned |= {"n_features_": features, "child_starts_": starts}
-        learned["entry_weights_"] = kept.view(precision)
         if precision == "int8":
             learned |= {"scales_": scales, "biases_": biases}
         level = cls()
@@ -248,10 +254,9 @@ class ChunkedWeights(Component):
         rows, parents = (np.ascontiguousarray(pair, dtype=np.int64) for pair in (rows, parents))
         if rows.ndim != 1 or rows.shape != parents.shape:
             raise ShapeError(f"rows are {rows.shape} but parents {parents.shape}")
-        scores: np.ndarray = _native.score_pairs(
-            self._arrays, _queries(X, self), _bias(bias), rows, parents
+        return _native.score_pairs(
+            self._level, _queries(X, self), bias=_bias(bias), rows=rows, parents=parents
         )
-        return scores
 
     def restore(self, learned: Mapping[str, Any]) -> None:
         """Take weights back. Sizes are checked here, every position when it is used."""
@@ -283,19 +288,19 @@ class ChunkedWeights(Component):
                 check(name, (np.float32,), self.n_nodes)
             elif hasattr(self, name):
                 raise ValueError(f"{name} of {owner} are for int8, not {self.precision}")
-        weights = self.entry_weights_
-        # What the native core takes a level as; kept, as it is asked for with every query.
-        self._arrays = (
-            self.child_starts_,
-            self.section_starts_,
-            self.row_features_,
-            self.row_starts_,
-            self.block_starts_,
-            self.block_bits_,
-            self.entry_gaps_,
-            weights.view(np.uint16) if weights.dtype == np.float16 else weights,
-            *(getattr(self, name, NOTHING) for name in BY_NODE),
-            self.n_features_,
+        # Kept, as it is asked for with every query.
+        self._level = _native.Level(
+            child_starts=self.child_starts_,
+            section_starts=self.section_starts_,
+            row_features=self.row_features_,
+            row_starts=self.row_starts_,
+            block_starts=self.block_starts_,
+            block_bits=self.block_bits_,
+            entry_gaps=self.entry_gaps_,
+            entry_weights=self.entry_weights_,
+            scales=getattr(self, "scales_", NOTHING),
+            biases=getattr(self, "biases_", NOTHING),
+            features=self.n_features_,
         )
 
 
@@ -377,22 +382,23 @@ def beam_search(
     labels = np.ascontiguousarray(label_of_leaf, dtype=np.int32)
     count = len(labels) if n_labels is None else int(n_labels)
     found = max(1, min(int(k), count))  # more would only be padding
-    arguments = (
-        [level._arrays for level in levels],
-        labels,
-        count,
-        POSTPROCESSORS.index(post),
-        _queries(X, levels[0]),
-        _bias(bias),
-        found,
-    )
+    search: dict[str, Any] = {
+        "levels": [level._level for level in levels],
+        "label_of_leaf": labels,
+        "labels": count,
+        "post": POSTPROCESSORS[post],
+        "queries": _queries(X, levels[0]),
+        "bias": _bias(bias),
+        "k": found,
+    }
     if not exact:
-        ids, scores = _native.beam_search(*arguments, int(beam))
+        ids, scores = _native.beam_search(**search, beam=int(beam))
     else:
         prepared = isinstance(weights, list) and all(isinstance(w, np.ndarray) for w in weights)
         if weights is not None and not prepared:
             weights = subtree_weights(levels, labels, weights)
-        ids, scores = _native.best_first_search(*arguments, [] if weights is None else weights)
+        log_weights = [] if weights is None else weights
+        ids, scores = _native.best_first_search(**search, log_weights=log_weights)
     if found < k:
         left = ((0, 0), (0, k - found))
         ids = np.pad(ids, left, constant_values=count)
@@ -441,13 +447,7 @@ def _queries(X: Matrix, level: ChunkedWeights) -> Any:
         if not np.isfinite(X).all():
             raise DataError("X holds a value that is not a finite number")
         return X
-    X = canonical(X, "X")
-    return (
-        X.indptr.astype(np.int64, copy=False),
-        X.indices.astype(np.int32, copy=False),
-        X.data,
-        X.shape[1],
-    )
+    return sparse_rows(canonical(X, "X"))
 
 
 def _bias(bias: float) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from megalabel.data.matrix import check_width, clamped, scaled_rows
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.progress import progress
+from megalabel.work import Job, Unit, execute
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -112,33 +111,9 @@ class OneVsAll(training.LinearClassifier):
 
     def _fit(self, examples: Examples) -> None:
         """Train a classifier for each label."""
-        X, Y = training.rows_of(examples.rows), examples.targets
-        positive, negative = self.label_costs(examples)
-        targets = scaled_rows(Y, self.relevance_norm).tocsc()
-        # labels of like frequency are solved side by side, frequent ones first
-        order = np.argsort(-np.diff(targets.indptr), kind="stable")
-        steps = Steps(self, X, Y, positive, negative)
-
-        def train(chosen: np.ndarray) -> csr_matrix:
-            return training.train(
-                X,
-                targets[:, chosen],
-                positive_costs=positive[chosen],
-                negative_costs=negative[chosen],
-                weighed=self.relevance is not None,
-                **self._solver(),
-            )
-
-        parts, places = [], []
-        with progress("training labels", len(order)) as bar:
-            for start in range(0, max(1, len(order)), LABELS_AT_ONCE):
-                chosen = order[start : start + LABELS_AT_ONCE]
-                weights = steps.done(f"labels-{start}", partial(train, chosen))
-                # in less memory (int8: a third) while others are trained: as they are kept
-                parts.append(ChunkedWeights.build(weights, [0, len(chosen)], self.precision))
-                places.append(chosen)
-                bar.advance(len(chosen))
-        self.weights_ = ChunkedWeights.join(parts, places)
+        job = OneVsAllJob(self, examples)
+        execute(job, Steps(self, job.rows, examples.targets, *job.costs))
+        self.weights_ = job.weights()
 
     @classmethod
     def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
@@ -183,3 +158,44 @@ class OneVsAll(training.LinearClassifier):
             raise ValueError(
                 f"OneVsAll has weights for {self.weights_.n_nodes} of {len(self.labels_)} labels"
             )
+
+
+class OneVsAllJob(Job):
+    """The labels of a one-versus-all model, some at a time."""
+
+    title = "training labels"
+    run = staticmethod(training.run_unit)
+
+    def __init__(self, model: OneVsAll, examples: Examples) -> None:
+        self.rows = training.rows_of(examples.rows)
+        self.size = len(examples.labels)
+        self.costs = model.label_costs(examples)
+        self._model = model
+        self._targets = scaled_rows(examples.targets, model.relevance_norm).tocsc()
+        # labels of like frequency are solved side by side, frequent ones first
+        order = np.argsort(-np.diff(self._targets.indptr), kind="stable")
+        starts = range(0, max(1, self.size), LABELS_AT_ONCE)
+        self._places = [order[start : start + LABELS_AT_ONCE] for start in starts]
+        self._parts: list[ChunkedWeights] = []
+
+    def units(self) -> list[Unit]:
+        """All of them, in one stage."""
+        if self._parts:
+            return []
+        names = (f"labels-{place * LABELS_AT_ONCE}" for place in range(len(self._places)))
+        return [self.unit(*named) for named in zip(names, self._places, strict=True)]
+
+    def unit(self, name: str, labels: np.ndarray) -> Unit:
+        """The unit of some of the labels."""
+        numbers = {"weighed": self._model.relevance is not None, **self._model.solver()}
+        costs = [own[labels] for own in self.costs]
+        return training.unit_of(name, self._targets[:, labels], costs, numbers)
+
+    def assemble(self, parts: Iterable[csr_matrix]) -> None:
+        """Take weights as they come, in less memory (int8: a third) while others are trained."""
+        precision = self._model.precision
+        self._parts = [ChunkedWeights.build(part, [0, part.shape[0]], precision) for part in parts]
+
+    def weights(self) -> ChunkedWeights:
+        """Those of all labels."""
+        return ChunkedWeights.join(self._parts, self._places)

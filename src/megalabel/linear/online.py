@@ -12,7 +12,7 @@ from megalabel import _native
 from megalabel.base import Check, boolean, check_array, integer, number
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_targets, check_width, clamped
+from megalabel.data.matrix import check_targets, check_width, clamped, sparse_rows
 from megalabel.errors import ShapeError
 from megalabel.labels import GrowingTree, LabelTree, label_vectors
 from megalabel.labels.growing import TOP, Raised
@@ -25,7 +25,8 @@ from megalabel.progress import progress
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-Blocks = tuple[np.ndarray, ...]  # feature starts, features, weights, squares: see OnlineTree
+# Feature starts, features, weights, squares: see OnlineTree.
+Blocks = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 # The margin of a node that is there for the shape of the tree alone: its probability is 1, and of
 # one for labels that no text has had yet, as good as 0.
@@ -238,28 +239,26 @@ class OnlineTree(Classifier):
         rows = rank[np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))]
         starts, visitors, place_starts, places = tree.visits(rows, Y.indices, Y.shape[0])
         feature_starts, features, weights, squares = blocks
-        learned: Blocks = _native.update_blocks(
-            (
-                X.indptr.astype(np.int64, copy=False),
-                X.indices.astype(np.int32, copy=False),
-                X.data,
-                X.shape[1],
+        return _native.update_blocks(
+            rows=sparse_rows(X),
+            visits=_native.Visits(
+                starts=starts.astype(np.int64, copy=False),
+                rows=order[visitors].astype(np.int32),
+                place_starts=place_starts.astype(np.int64, copy=False),
+                places=places,
             ),
-            starts.astype(np.int64, copy=False),
-            order[visitors].astype(np.int32),
-            place_starts.astype(np.int64, copy=False),
-            places,
-            feature_starts,
-            features,
-            columns,
-            weights,
-            squares,
-            tree.columns(),
-            float(self.rate),
-            float(self.epsilon),
-            float(self.bias),
+            blocks=_native.Blocks(
+                feature_starts=feature_starts,
+                features=features,
+                columns=columns,
+                weights=weights,
+                squares=squares,
+            ),
+            columns=tree.columns(),
+            rate=self.rate,
+            epsilon=self.epsilon,
+            bias=self.bias,
         )
-        return learned
 
     def _keep(self, width: int, labels: LabelSet, tree: GrowingTree, blocks: Blocks) -> None:
         """Take over what was learned, all at once, and make it ready for search."""
@@ -354,13 +353,15 @@ def _opened(
     """
     feature_starts, features, weights, squares = blocks
     begins = _begins(feature_starts, columns)
-    to_come: dict[int, Blocks] = {}
+    to_come: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     for one in raised:
         if one.node < len(columns):  # one raised above a node that is new has seen nothing either
             at = slice(feature_starts[one.node], feature_starts[one.node + 1])
             block = slice(begins[one.node], begins[one.node + 1])
-            columns_0 = (a[block].reshape(-1, columns[one.node])[:, 0] for a in (weights, squares))
-            to_come[one.by] = (features[at], *columns_0)
+            weight, square = (
+                a[block].reshape(-1, columns[one.node])[:, 0] for a in (weights, squares)
+            )
+            to_come[one.by] = (features[at], weight, square)
     lengths = np.append(np.diff(feature_starts), np.zeros(n_nodes - len(columns), np.int64))
     columns = np.append(columns, np.zeros(n_nodes - len(columns), np.int32))
     parts = [[features], [weights], [squares]]
@@ -369,8 +370,8 @@ def _opened(
         parts[0].append(own)
         parts[1].append(np.stack([weight, -weight], axis=1).ravel())
         parts[2].append(np.stack([square, square], axis=1).ravel())
-    starts = np.append(0, np.cumsum(lengths))
-    return (starts, *map(np.concatenate, parts)), columns
+    features, weights, squares = map(np.concatenate, parts)
+    return (np.append(0, np.cumsum(lengths)), features, weights, squares), columns
 
 
 def _levels(
@@ -382,8 +383,17 @@ def _levels(
     probability 1. Labels that no text has had are below a node of their own.
     """
     columns = tree.columns()
+    feature_starts, features, of_blocks, squares = blocks
     starts, indices, values = _native.block_child_rows(
-        blocks[0], blocks[1], columns, blocks[2], width, float(prune)
+        _native.Blocks(
+            feature_starts=feature_starts,
+            features=features,
+            columns=columns,
+            weights=of_blocks,
+            squares=squares,
+        ),
+        width=width,
+        prune=prune,
     )
     children, nodes, n_labels = len(starts) - 1, len(columns), len(tree.label_parents_)
     fixed = csr_matrix(([CERTAIN, -CERTAIN], [width, width], [0, 1, 2]), (2, width + 1))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
@@ -12,20 +11,21 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 from megalabel import _native
 from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import canonical
+from megalabel.data.matrix import canonical, column_slice, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
 from megalabel.linear.chunks import PRECISIONS, ChunkedWeights
 from megalabel.parts import Classifier
+from megalabel.work import Unit
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
     from megalabel.data import LabelSet
 
-LOSSES = ("squared-hinge", "logistic")
+LOSSES = {"squared-hinge": _native.Loss.squared_hinge, "logistic": _native.Loss.logistic}
 NORMS = (None, "l1", "l2", "max")
-LANES = 16  # labels solved side by side (native/newton.hpp)
+LANES = _native.LANES  # labels solved side by side
 # What is trained between two checkpoints of a tree, in feature values times blocks of
 # labels: some seconds' work. A slice also has blocks enough for all threads.
 SLICE_WORK = 1 << 26
@@ -44,20 +44,6 @@ def _one_a_label(low: float, high: float) -> Check:
 
 _COSTS = _one_a_label(LOWEST, HIGHEST)
 BY_LABEL = ("propensities", "positive_costs", "negative_costs")  # parameters that may be arrays
-
-
-@dataclass(frozen=True)
-class Options:
-    """How some labels are trained: what `train` takes besides rows and targets."""
-
-    positive_costs: np.ndarray
-    negative_costs: np.ndarray
-    others: Mapping[str, Any]
-
-    def of(self, labels: slice | np.ndarray) -> dict[str, Any]:
-        """The keywords of `train` for some of the labels."""
-        costs = {name: getattr(self, name)[labels] for name in ("positive_costs", "negative_costs")}
-        return {**costs, **self.others}
 
 
 class LinearClassifier(Classifier):
@@ -113,7 +99,7 @@ class LinearClassifier(Classifier):
             costs.append(self.cost * (weights if own is None else np.asarray(own, np.float64)))
         return costs[0], costs[1]
 
-    def _solver(self) -> dict[str, Any]:
+    def solver(self) -> dict[str, Any]:
         """The parameters that go to `train` as they are."""
         return {name: getattr(self, name) for name in ("loss", "eps", "bias", "prune")}
 
@@ -192,26 +178,82 @@ def largest(level: ChunkedWeights, threshold: float, most: int | None) -> Chunke
     return ChunkedWeights.build(left, level.child_starts_, level.precision)
 
 
-def blocks_of_groups(targets: csc_matrix, group_starts: np.ndarray) -> np.ndarray:
+def unit_of(
+    name: str,
+    targets: csc_matrix,
+    costs: Sequence[np.ndarray],
+    numbers: Mapping[str, Any],
+    group_starts: np.ndarray | None = None,
+    reach: csc_matrix | None = None,
+) -> Unit:
+    """A unit of work: what `train` takes besides rows, as arrays and numbers."""
+    arrays = {
+        "target_starts": targets.indptr,
+        "target_rows": targets.indices,
+        "target_values": targets.data,
+        "positive_costs": costs[0],
+        "negative_costs": costs[1],
+    }
+    if reach is not None and group_starts is not None:
+        arrays |= {"group_starts": group_starts}
+        arrays |= {"reach_starts": reach.indptr, "reach_rows": reach.indices}
+    return Unit(name, targets.shape[1], arrays, numbers)
+
+
+def run_unit(rows: csr_matrix, unit: Unit) -> csr_matrix:
+    """The weights of a unit's labels or nodes."""
+    arrays = unit.arrays
+    return train(
+        rows,
+        targets_of(unit, rows.shape[0]),
+        group_starts=arrays.get("group_starts"),
+        reach=reach_of(unit, rows.shape[0]) if "reach_rows" in arrays else None,
+        positive_costs=arrays["positive_costs"],
+        negative_costs=arrays["negative_costs"],
+        **cast(Any, unit.numbers),
+    )
+
+
+def targets_of(unit: Unit, rows: int) -> csc_matrix:
+    """The rows of each of a unit's labels or nodes."""
+    parts = (f"target_{part}" for part in ("values", "rows", "starts"))
+    return csc_matrix(tuple(unit.arrays[part] for part in parts), shape=(rows, unit.size))
+
+
+def reach_of(unit: Unit, rows: int) -> csc_matrix:
+    """The rows that each group of a unit is trained on."""
+    starts, numbers = unit.arrays["reach_starts"], unit.arrays["reach_rows"]
+    values = np.broadcast_to(np.float32(1), len(numbers))
+    return csc_matrix((values, numbers, starts), shape=(rows, len(starts) - 1))
+
+
+def blocks_of_groups(unit: Unit) -> np.ndarray:
     """How many blocks the labels of each group make; those without a text need no training."""
-    used = np.append(0, np.cumsum(np.diff(targets.indptr) > 0))
-    return np.asarray(-(-np.diff(used[group_starts]) // LANES))
+    used = np.append(0, np.cumsum(np.diff(unit.arrays["target_starts"]) > 0))
+    return np.asarray(-(-np.diff(used[unit.arrays["group_starts"]]) // LANES))
 
 
-def values_of_groups(X: csr_matrix, reach: csc_matrix) -> np.ndarray:
+def values_of_columns(X: csr_matrix, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The number of feature values in the rows of each column of a matrix."""
+    ends = np.append(0, np.cumsum(np.diff(X.indptr)[rows], dtype=np.int64))
+    return np.diff(ends[starts])
+
+
+def values_of_groups(X: csr_matrix, unit: Unit) -> np.ndarray:
     """The number of feature values in the rows of each group."""
-    ends = np.append(0, np.cumsum(np.diff(X.indptr)[reach.indices], dtype=np.int64))
-    return np.diff(ends[reach.indptr])
+    return values_of_columns(X, unit.arrays["reach_starts"], unit.arrays["reach_rows"])
 
 
-def slices(
-    X: csr_matrix, targets: csc_matrix, group_starts: np.ndarray, reach: csc_matrix
-) -> Iterator[slice]:
-    """The groups in steps of a few seconds; how they are cut changes no weight."""
-    groups = len(group_starts) - 1
-    blocks = blocks_of_groups(targets, group_starts)
-    work = np.append(0, np.cumsum(blocks * values_of_groups(X, reach)))
+def cut(X: csr_matrix, whole: Unit) -> list[Unit]:
+    """The groups of a unit in units of a few seconds; how they are cut changes no weight."""
+    arrays = whole.arrays
+    starts = arrays["group_starts"]
+    groups = len(starts) - 1
+    blocks = blocks_of_groups(whole)
+    work = np.append(0, np.cumsum(blocks * values_of_groups(X, whole)))
     blocks = np.append(0, np.cumsum(blocks))
+    targets, reach = targets_of(whole, X.shape[0]), reach_of(whole, X.shape[0])
+    units = []
     first = 0
     while first < groups:
         enough = max(
@@ -219,8 +261,20 @@ def slices(
             np.searchsorted(blocks, blocks[first] + SLICE_BLOCKS),
         )
         last = min(int(enough), groups)
-        yield slice(first, last)
+        nodes = slice(int(starts[first]), int(starts[last]))
+        costs = [arrays[name][nodes] for name in ("positive_costs", "negative_costs")]
+        units.append(
+            unit_of(
+                f"{whole.name}-nodes-{nodes.start}-{nodes.stop}",
+                column_slice(targets, nodes),
+                costs,
+                whole.numbers,
+                starts[first : last + 1] - nodes.start,
+                column_slice(reach, slice(first, last)),
+            )
+        )
         first = last
+    return units
 
 
 def train(
@@ -264,23 +318,18 @@ def train(
     else:
         row_starts = reach.indptr.astype(np.int64, copy=False)
         rows = reach.indices.astype(np.int32, copy=False)
-    arrays: tuple[Any, ...] = _native.train_groups(
-        X.indptr.astype(np.int64, copy=False),
-        X.indices.astype(np.int32, copy=False),
-        X.data,
-        X.shape[1],
-        row_starts,
-        rows,
-        np.asarray(group_starts, np.int64),
-        targets.indptr.astype(np.int64, copy=False),
-        targets.indices.astype(np.int32, copy=False),
-        np.asarray(positive_costs, np.float32),
-        np.asarray(negative_costs, np.float32),
-        targets.data.astype(np.float32, copy=False) if weighed else np.empty(0, np.float32),
-        loss == "logistic",
-        float(eps),
-        float(bias),
-        float(prune),
+    factors = targets.data.astype(np.float32, copy=False) if weighed else np.empty(0, np.float32)
+    groups = _native.LabelGroups(
+        row_starts=row_starts,
+        rows=rows,
+        label_starts=np.asarray(group_starts, np.int64),
+        positive_starts=targets.indptr.astype(np.int64, copy=False),
+        positives=targets.indices.astype(np.int32, copy=False),
+        positive_costs=np.asarray(positive_costs, np.float32),
+        negative_costs=np.asarray(negative_costs, np.float32),
+        factors=factors,
     )
-    starts, indices, values = arrays
+    starts, indices, values = _native.train_groups(
+        sparse_rows(X), groups, loss=LOSSES[loss], eps=eps, bias=bias, prune=prune
+    )
     return csr_matrix((values, indices, starts), shape=(columns, X.shape[1] + 1))

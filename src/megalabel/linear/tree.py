@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -22,7 +21,7 @@ from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
-from megalabel.progress import Progress, progress
+from megalabel.work import Job, Unit, execute
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -166,16 +165,15 @@ class TreeClassifier(training.LinearClassifier):
 
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
-        X, Y = training.rows_of(examples.rows), examples.targets
-        costs = self.label_costs(examples)
+        X, costs = training.rows_of(examples.rows), self.label_costs(examples)
         self.trees_ = self.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
-        steps = Steps(self, X, Y, *costs, *shapes)
-        nodes = sum(sum(tree.level_sizes) for tree in self.trees_)
-        with progress("training nodes", nodes) as bar:
-            self.levels_ = [
-                self._train(X, Y, costs, number, steps, bar) for number in range(len(self.trees_))
-            ]
+        steps = Steps(self, X, examples.targets, *costs, *shapes)
+        self.levels_ = []
+        for tree in self.trees_:
+            job = TreeJob(self, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
+            execute(job, steps)
+            self.levels_.append(job.levels)
 
     def make_trees(self, examples: Examples) -> list[LabelTree]:
         """The trees: ready-made ones, or as the parameters ask for them."""
@@ -198,95 +196,6 @@ class TreeClassifier(training.LinearClassifier):
             seed = self.seed + len(trees)
             trees.append(make(vectors, arity=self.arity, max_leaf=self.max_leaf, seed=seed))
         return trees
-
-    def _train(
-        self,
-        X: csr_matrix,
-        Y: csr_matrix,
-        label_costs: tuple[np.ndarray, np.ndarray],
-        number: int,
-        steps: Steps,
-        bar: Progress,
-    ) -> list[ChunkedWeights]:
-        """The levels of one tree, from the top; a step is some groups of siblings."""
-        tree = self.trees_[number]
-        done: list[ChunkedWeights] = []
-        rows = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all belong to the root
-        for stage, levels in enumerate(self.stages(tree)):
-            below = (self.targets_of_level(Y, tree, depth) for depth in levels)
-            rows_of = hstack([rows, *below], "csc")  # of each node; parents come first
-            sizes = np.concatenate([np.diff(tree.levels_[depth]) for depth in levels])
-            starts = np.append(0, np.cumsum(sizes))
-            reach = column_slice(rows_of, slice(0, len(sizes)))
-            targets = column_slice(rows_of, slice(rows.shape[1], rows_of.shape[1]))
-            rows = column_slice(rows_of, slice(len(sizes), rows_of.shape[1]))
-            options = self.options_of_levels(tree, levels, label_costs)
-            parts = []
-            for groups in training.slices(X, targets, starts, reach):
-                nodes = slice(int(starts[groups.start]), int(starts[groups.stop]))
-                train = partial(
-                    training.train,
-                    X,
-                    column_slice(targets, nodes),
-                    group_starts=starts[groups.start : groups.stop + 1] - nodes.start,
-                    reach=column_slice(reach, groups),
-                    **options.of(nodes),
-                )
-                name = f"tree-{number}-stage-{stage}-nodes-{nodes.start}-{nodes.stop}"
-                parts.append(steps.done(name, train))
-                bar.advance(nodes.stop - nodes.start)
-            weights = parts.pop() if len(parts) == 1 else vstack(parts, "csr")
-            del parts
-            ends = np.cumsum([0, *(tree.level_sizes[depth] for depth in levels)])
-            for depth, (first, last) in zip(levels, pairwise(ends), strict=True):
-                level = row_slice(weights, slice(first, last))
-                done.append(ChunkedWeights.build(level, tree.levels_[depth], self.precision))
-            del weights, level  # not to be kept while the next stage trains
-            if self.negatives == "teacher+matcher" and levels.stop < tree.depth:
-                rows = (rows + self.matched(done, X)).tocsc()
-        return done
-
-    def stages(self, tree: LabelTree) -> list[range]:
-        """Which levels are trained at once, so that threads need not wait for a level of few nodes.
-
-        The rows of the teacher are known for all levels; those of the matcher wait for the level
-        above. The last level, which takes the most memory, is trained by itself.
-        """
-        taught = self.negatives == "teacher"
-        ends = {0, tree.depth - 1, tree.depth} if taught else range(tree.depth + 1)
-        return [range(first, last) for first, last in pairwise(sorted(ends))]
-
-    def options_of_levels(
-        self, tree: LabelTree, levels: range, label_costs: tuple[np.ndarray, np.ndarray]
-    ) -> training.Options:
-        """How the nodes of a stage are trained; only the last one's are labels with costs."""
-        last = levels.stop == tree.depth
-        costs = [np.full(sum(tree.level_sizes[depth] for depth in levels), self.cost)] * 2
-        if last:
-            costs = [own[tree.label_of_leaf_] for own in label_costs]
-        weighed = self.relevance == "nodes" or (last and self.relevance is not None)
-        return training.Options(costs[0], costs[1], {"weighed": weighed, **self._solver()})
-
-    def targets_of_level(self, Y: csr_matrix, tree: LabelTree, depth: int) -> csc_matrix:
-        """Which rows belong to which node of a level, those of the labels below it, and the sum of
-        their relevances."""
-        return scaled_rows(tree.targets(Y, depth), self.relevance_norm).tocsc()
-
-    def matched(self, levels: list[ChunkedWeights], X: csr_matrix) -> csc_matrix:
-        """The nodes of the last level so far to which the beam leads each row."""
-        size = levels[-1].n_nodes
-        ids, _ = beam_search(
-            levels,
-            np.arange(size),
-            X,
-            min(self.beam, size),
-            beam=self.beam,
-            post=self.post,
-            bias=self.bias,
-        )
-        found = ids < size
-        rows = np.repeat(np.arange(len(ids)), found.sum(axis=1))
-        return csc_matrix((np.ones(len(rows), np.float32), (rows, ids[found])), (len(ids), size))
 
     def trees_for(self, labels: LabelSet) -> list[LabelTree]:
         """The trees with labels numbered as in another set, for a model of those labels.
@@ -437,3 +346,129 @@ class TreeClassifier(training.LinearClassifier):
                 )
         if len({level.n_features_ for weights in levels for level in weights}) != 1:
             raise ValueError("levels_ of TreeClassifier differ in their features")
+
+
+class TreeJob(Job):
+    """The levels of one tree, from the top; a stage is one or several of them.
+
+    Parameters
+    ----------
+    model : TreeClassifier
+        How nodes are trained.
+    tree : LabelTree
+    X, Y : CSR matrices
+    label_costs : two arrays (labels,)
+        What errors on positives and on negatives of each label cost.
+    name : str
+        Begins the names of units.
+    """
+
+    title = "training nodes"
+    run = staticmethod(training.run_unit)
+
+    def __init__(
+        self,
+        model: TreeClassifier,
+        tree: LabelTree,
+        X: csr_matrix,
+        Y: csr_matrix,
+        label_costs: Sequence[np.ndarray],
+        name: str = "tree",
+    ) -> None:
+        self.rows, self.size = X, sum(tree.level_sizes)
+        self.levels: list[ChunkedWeights] = []
+        self._model, self._tree, self._targets = model, tree, Y
+        self._label_costs, self._name = label_costs, name
+        self._stages = self.levels_at_once()
+        self._next = 0
+        self._reach = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all belong to the root
+
+    def levels_at_once(self) -> list[range]:
+        """Which levels are trained at once, so that threads need not wait for a level of few nodes.
+
+        The rows of the teacher are known for all levels; those of the matcher wait for the level
+        above. The last level, which takes the most memory, is trained by itself.
+        """
+        depth = self._tree.depth
+        taught = self._model.negatives == "teacher"
+        ends = {0, depth - 1, depth} if taught else range(depth + 1)
+        return [range(first, last) for first, last in pairwise(sorted(ends))]
+
+    @property
+    def matches(self) -> bool:
+        """True if the stage needs weights of the stages before."""
+        return self._model.negatives == "teacher+matcher" and self._next > 0
+
+    def stage(self) -> Unit | None:
+        """All nodes of the next stage as one unit; None if there is no stage left.
+
+        A stage that is asked for counts as begun: `assemble` takes its weights, but the next one
+        can do without where it is the teacher who says which rows belong to a node.
+        """
+        if self._next == len(self._stages):
+            return None
+        levels, tree = self._stages[self._next], self._tree
+        if self.matches:
+            self._reach = (self._reach + self._matched()).tocsc()
+        below = (self._targets_of_level(depth) for depth in levels)
+        rows_of = hstack([self._reach, *below], "csc")  # of each node; parents come first
+        sizes = np.concatenate([np.diff(tree.levels_[depth]) for depth in levels])
+        reach = column_slice(rows_of, slice(0, len(sizes)))
+        targets = column_slice(rows_of, slice(self._reach.shape[1], rows_of.shape[1]))
+        self._reach = column_slice(rows_of, slice(len(sizes), rows_of.shape[1]))
+        costs, numbers = self._options(levels)
+        name = f"{self._name}-stage-{self._next}"
+        self._next += 1
+        starts = np.append(0, np.cumsum(sizes))
+        return training.unit_of(name, targets, costs, numbers, starts, reach)
+
+    def units(self) -> list[Unit]:
+        """Groups of siblings, some seconds of work each."""
+        whole = self.stage()
+        return [] if whole is None else training.cut(self.rows, whole)
+
+    def assemble(self, parts: Iterable[csr_matrix]) -> None:
+        """Take the weights of the stage, level by level."""
+        together = list(parts)
+        weights = together.pop() if len(together) == 1 else vstack(together, "csr")
+        del together
+        tree, first = self._tree, 0
+        for depth in self._stages[self._next - 1]:
+            level = row_slice(weights, slice(first, first + tree.level_sizes[depth]))
+            first += tree.level_sizes[depth]
+            precision = self._model.precision
+            self.levels.append(ChunkedWeights.build(level, tree.levels_[depth], precision))
+
+    def _options(self, levels: range) -> tuple[list[np.ndarray], dict[str, Any]]:
+        """Costs of the nodes of a stage, and how they are trained; only the last one's are labels
+        with costs of their own."""
+        model, tree = self._model, self._tree
+        last = levels.stop == tree.depth
+        costs = [np.full(sum(tree.level_sizes[depth] for depth in levels), model.cost)] * 2
+        if last:
+            costs = [own[tree.label_of_leaf_] for own in self._label_costs]
+        weighed = model.relevance == "nodes" or (last and model.relevance is not None)
+        return costs, {"weighed": weighed, **model.solver()}
+
+    def _targets_of_level(self, depth: int) -> csc_matrix:
+        """Which rows belong to which node of a level, those of the labels below it, and the sum of
+        their relevances."""
+        targets = self._tree.targets(self._targets, depth)
+        return scaled_rows(targets, self._model.relevance_norm).tocsc()
+
+    def _matched(self) -> csc_matrix:
+        """The nodes of the last level so far to which the beam leads each row."""
+        size = self.levels[-1].n_nodes
+        ids, _ = beam_search(
+            self.levels,
+            np.arange(size),
+            self.rows,
+            min(self._model.beam, size),
+            beam=self._model.beam,
+            post=self._model.post,
+            bias=self._model.bias,
+        )
+        there = ids < size
+        rows = np.repeat(np.arange(len(ids)), there.sum(axis=1))
+        ones = np.ones(len(rows), np.float32)
+        return csc_matrix((ones, (rows, ids[there])), (len(ids), size))

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.lib.format import read_array, write_array
 
+from megalabel._native import Ranked, Truth
+
 IN_MEMORY = 1 << 29  # bytes; if there are more, all goes to a temporary file
 
 
@@ -23,6 +25,16 @@ class Batch(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     positive: np.ndarray
+
+    @property
+    def ranked(self) -> Ranked:
+        """What was ranked."""
+        return Ranked(ids=self.ids, scores=self.scores, labels=self.labels)
+
+    @property
+    def truth(self) -> Truth:
+        """What is true."""
+        return Truth(indptr=self.indptr, indices=self.indices, positive=self.positive)
 
     def top(self, k: int) -> Self:
         """The same with no more than the k best labels of each row."""

@@ -58,14 +58,16 @@ class Comparison(Values):
     def __repr__(self) -> str:
         return f"Comparison({', '.join(f'{name}={v:+.4f}' for name, v in self.items())})"
 
-    def to_dict(self, percent: bool = False) -> dict[str, Any]:
-        """Ready for JSON: values of both, difference, interval and p-value (or none) by name."""
+    def to_dict(self, percent: bool = False, *, headline: bool = False) -> dict[str, Any]:
+        """Ready for JSON: values of both, difference, interval and p-value (or none) by name; of
+        all metrics, or of the headline alone."""
 
         def shown(name: str, *values: float) -> list[float]:
             return [json_value(name, value, percent) for value in values]
 
         found: dict[str, Any] = {}
-        for name, difference in self.items():
+        for name in self._headline() if headline else self:
+            difference = self[name]
             first, second, more = shown(name, self.first[name], self.second[name], difference)
             found[name] = {
                 "first": first,

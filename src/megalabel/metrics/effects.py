@@ -14,14 +14,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from megalabel._native import EFFECT_LANES as LANES
 from megalabel._native import add_effects
 from megalabel.metrics.batches import Batch
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import averaged_metrics, macro_names
 from megalabel.metrics.reliability import BINS, CALIBRATION_ERRORS
 from megalabel.metrics.tallies import Tallies
-
-LANES = 16  # as in native/effects.hpp
 
 
 def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> np.ndarray:
@@ -32,10 +31,20 @@ def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> np.ndarray:
     rows, names = tallies.sums[:, 0], macro_names(tallies.beta)
     found = np.zeros((len(rows), len(tallies.indirect), len(tallies.cutoffs)))
     for place, k in enumerate(tallies.cutoffs.tolist()):
-        by_label, slopes = _by_label(tallies, place), _slopes(tallies, place)
+        (class_of, of_class), slopes = _by_label(tallies, place), _slopes(tallies, place)
         sums = np.zeros((len(rows), LANES + slopes.shape[1]))
         for batch in batches:
-            sums = add_effects(sums, *batch, k, *by_label, slopes, BINS)
+            sums = add_effects(
+                sums,
+                first_row=batch.first_row,
+                ranked=batch.ranked,
+                truth=batch.truth,
+                k=k,
+                class_of=class_of,
+                of_class=of_class,
+                slopes=slopes,
+                bins=BINS,
+            )
         found[:, : len(names), place] = sums[:, : len(names)] / len(tallies.labels)
         # errors are ratios, of which the denominators are the pairs of all texts
         gaps, pairs = sums[:, LANES:], tallies.row_sums("predicted")[:, place]

@@ -176,24 +176,31 @@ class Evaluator:
         cells = cells_at(ranking, truth, self.cutoffs) if self.probabilities else None
         arrays = truth_arrays(ranking, truth)
         scores = ranking.scores if self.probabilities else np.empty((0, 0), np.float32)
-        batch = Batch(self.rows, ranking.ids, scores, len(ranking.labels), *arrays)
-        sums = add_row_sums(tallies.sums, *batch, self.cutoffs, self._weights)
+        batch = Batch(self.rows, ranking.ids, scores, len(ranking.labels), **arrays)
+        sums = add_row_sums(
+            tallies.sums,
+            first_row=batch.first_row,
+            ranked=batch.ranked,
+            truth=batch.truth,
+            cutoffs=self.cutoffs,
+            weights=self._weights,
+        )
         counts = label_counts(
-            ranking.ids, len(ranking.labels), *arrays, self.cutoffs, len(tallies.labels)
+            batch.ranked, batch.truth, cutoffs=self.cutoffs, width=len(tallies.labels)
         )
         if batches is not None:
             batches.add(batch.top(int(self.cutoffs[-1])))
         # nothing can fail from here on, so that a refused batch leaves no trace
-        steps = len(self.cutoffs)
+        cuts = len(self.cutoffs)
         tallies.sums = sums
-        tallies.predicted = tallies.predicted + np.cumsum(counts[:steps], axis=0)
-        tallies.hits = tallies.hits + np.cumsum(counts[steps:-1], axis=0)
+        tallies.predicted = tallies.predicted + np.cumsum(counts[:cuts], axis=0)
+        tallies.hits = tallies.hits + np.cumsum(counts[cuts:-1], axis=0)
         tallies.positives = tallies.positives + counts[-1]
         if cells is not None:
             cells = np.cumsum(cells, axis=0)
             tallies.cells = cells if tallies.cells is None else tallies.cells + cells
-        indptr, _, positive = arrays
-        sizes = np.diff(np.concatenate([[0], np.cumsum(positive, dtype=np.int64)])[indptr])
+        before = np.concatenate([[0], np.cumsum(batch.positive, dtype=np.int64)])
+        sizes = np.diff(before[batch.indptr])
         tallies.checksum = zlib.crc32(sizes.tobytes(), tallies.checksum)
         self._tallies, self._ranked_labels = tallies, ranking.labels
         self.rows += len(ranking)

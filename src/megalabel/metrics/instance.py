@@ -9,25 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# In the order of the native core (RowTotal in native/evaluation.hpp).
-ROW_SUMS = (
-    "hits",
-    "recall",
-    "f1",
-    "ndcg",
-    "reciprocal_rank",
-    "any_hit",
-    "predicted",
-    "squared_error",
-    "log_loss",
-    "gained",
-    "gained_recall",
-    "gained_ndcg",
-    "attainable",
-    "attainable_recall",
-    "attainable_ndcg",
-)
-SUMS_BEFORE = 2
+from megalabel import _native
+
+ROW_SUMS = tuple(_native.RowTotal.__members__)
+SUMS_BEFORE = _native.ROW_SUMS_BEFORE
 """The number of rows and of positives come before the sums at each cutoff."""
 
 

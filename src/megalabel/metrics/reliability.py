@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
-from megalabel._native import reliability_cells
+from megalabel import _native
 from megalabel.data import Corpus, Ranking
 from megalabel.data.truth import label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError
 from megalabel.metrics.instance import ratio
 
 BINS = 15
-OCTAVE = 1024  # fine cells; as in native/evaluation.hpp
-LOWEST = 2.0**-24
-CELLS = 24 * OCTAVE + 2 + BINS - 1
+OCTAVE = _native.OCTAVE_CELLS  # fine cells
+LOWEST = _native.SMALLEST_CONFIDENCE
+CELLS = _native.FINE_CELLS + BINS - 1
 Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
 
@@ -84,8 +84,8 @@ def cells_at(
     """
     arrays = truth_arrays(ranking, truth)
     try:
-        found = reliability_cells(
-            ranking.ids, ranking.scores, len(ranking.labels), *arrays, cutoffs, bins
+        found = _native.reliability_cells(
+            ranking.native(), _native.Truth(**arrays), cutoffs=cutoffs, bins=bins
         )
     except ValueError:
         top = ranking.top(int(cutoffs[-1]))

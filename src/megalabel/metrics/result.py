@@ -15,7 +15,7 @@ from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.macro import equal_volumes, label_metrics
 from megalabel.metrics.reliability import equal_mass, equal_width
-from megalabel.metrics.shown import Values, json_value, shown_value
+from megalabel.metrics.shown import Values, headline, json_value, shown_value
 from megalabel.metrics.tallies import Tallies
 
 
@@ -274,6 +274,29 @@ class Evaluation(Values):
                     str(k): self.reliability(k).to_pylist() for k in self.cutoffs
                 }
         return shown | {"warnings": self.warnings}
+
+    def summary(
+        self, *, intervals: bool = False, bins: int = 0, reliability: bool = False, seed: int = 0
+    ) -> dict[str, Any]:
+        """The headline in percent and `rows`, ready for JSON, with the tables that are asked for.
+
+        Those are the `intervals` of the headline (of this seed), so many frequency `bins`, and
+        `reliability`, both at the largest cutoff.
+        """
+        everything = self.to_dict(percent=True)
+        shown = {name: everything[name] for name in [*headline(self), "rows"]}
+        k = self.cutoffs[-1]
+        if intervals:
+            ends = self.intervals(seed=seed)
+            shown["intervals"] = {
+                name: [json_value(name, end, percent=True) for end in ends[name]]
+                for name in headline(ends)
+            }
+        if bins:
+            shown["bins"] = {str(k): self.bins(k, bins).to_pylist()}
+        if reliability:
+            shown["reliability"] = {str(k): self.reliability(k).to_pylist()}
+        return shown
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from megalabel.errors import ParameterError
@@ -26,6 +26,17 @@ def shown_value(name: str, value: float) -> float:
 def json_value(name: str, value: float, percent: bool) -> float:
     """A metric's value for JSON: as it is, or rounded and as people read it."""
     return round(shown_value(name, value), 3) if percent else value
+
+
+def headline(names: Iterable[str]) -> list[str]:
+    """Those of some names of values that belong to the headline.
+
+    Examples
+    --------
+    >>> headline(["P@1", "Jaccard@1", "macro-F1@5"])
+    ['P@1', 'macro-F1@5']
+    """
+    return [name for name in names if name.partition("@")[0] in HEADLINE]
 
 
 class Shown:
@@ -99,4 +110,4 @@ class Values(Mapping[str, float]):
         return [name for name in self if name.partition("@")[0] in metrics]
 
     def _headline(self) -> list[str]:
-        return self._of(HEADLINE) or list(self)
+        return headline(self) or list(self)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from megalabel._native import sample_groups
+from megalabel._native import SAMPLE_GROUPS
 from megalabel.data import LabelSet
 from megalabel.errors import DataError
 from megalabel.metrics.bootstrap import sampled_sums
@@ -72,7 +72,7 @@ class Tallies:
             cutoffs=cutoffs,
             beta=beta,
             labels=labels,
-            sums=np.zeros((sample_groups(), columns)),
+            sums=np.zeros((SAMPLE_GROUPS, columns)),
             predicted=np.zeros(shape, np.int64),
             hits=np.zeros(shape, np.int64),
             positives=np.zeros(shape[1], np.int64),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import clone
+from megalabel.base import clone, made_once
 from megalabel.checkpoints import Steps
 from megalabel.data import Ranking
 from megalabel.data.examples import Examples
@@ -90,9 +90,8 @@ class NeuralClassifier(Classifier):
         """The k best labels of rows as in training: the encoder's vectors, then the ranker."""
         self.check_fitted()
         self.check_rows(X)
-        if self._ranker is None:
-            self._ranker = self.label_ranker()
-        return self._ranker.rank(self.features(X), k)
+        ranker = made_once(self, "_ranker", self.label_ranker)
+        return ranker.rank(self.features(X), k)
 
     def features(self, X: Any) -> Any:
         """What the ranker sees of rows: by default the encoder's vectors."""
@@ -133,9 +132,8 @@ class NeuralClassifier(Classifier):
 
     def module(self) -> EncoderModule:
         """The trained encoder, on the device where answers are computed."""
-        if self._module is None:
-            self._module = self.encoder_.module().to(self.training.answering_device)
-        return self._module
+        device = self.training.answering_device
+        return made_once(self, "_module", lambda: self.encoder_.module().to(device))
 
     def learned(self) -> dict[str, Any]:
         """Nothing: of a trained classifier its parts are kept."""

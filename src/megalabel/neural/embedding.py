@@ -16,6 +16,7 @@ from megalabel.base import (
     clone,
     instance,
     integer,
+    made_once,
     one_of,
     sequence_of,
     with_learned,
@@ -182,9 +183,7 @@ class Embedding(Featurizer):
 
     def _encoding(self) -> Any:
         """The encoder as a module, made when it is first asked."""
-        if self._module is None:
-            self._module = self._built()
-        return self._module
+        return made_once(self, "_module", self._built)
 
     def _built(self) -> Any:
         """The encoder as a module of its own."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-
 import torch
 
-_STATUS = Path("/proc/self/status")
+from megalabel.machine import forget_peak, memory_in_use, peak_memory
 
 
 class MemoryWatch:
@@ -22,9 +19,8 @@ class MemoryWatch:
     """
 
     def __init__(self) -> None:
-        with contextlib.suppress(OSError):  # not allowed everywhere: then older peaks count too
-            Path("/proc/self/clear_refs").write_text("5")
-        self._held = _bytes_of("VmRSS")
+        forget_peak()
+        self._held = memory_in_use()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # what was reserved before is none of it
             torch.cuda.reset_peak_memory_stats()
@@ -32,7 +28,7 @@ class MemoryWatch:
     @property
     def peak(self) -> int:
         """The most bytes of the process above what it had at first."""
-        return max(0, _bytes_of("VmHWM") - self._held)
+        return max(0, peak_memory() - self._held)
 
     @property
     def device_peak(self) -> int | None:
@@ -61,8 +57,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         "DefaultCPUAllocator" in said or "not enough memory" in said
     )
-
-
-def _bytes_of(field: str) -> int:
-    lines = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
-    return int(lines[field].split()[0]) * 1024

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import instance, one_of, with_learned
+from megalabel.base import instance, made_once, one_of, with_learned
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.onnx_graphs import states_graph
 from megalabel.neural.tokens import TokenBatch
@@ -57,11 +57,12 @@ class EncoderStates(States):
         """The states (rows, length, width), float32."""
         trainer = Trainer(device=self.device, precision=self.precision)
         device = trainer.answering_device
-        if self._module is None:
-            self._module = _States(self.encoder_.module()).to(device).eval()
+        module = made_once(
+            self, "_module", lambda: _States(self.encoder_.module()).to(device).eval()
+        )
         inputs = TokenBatch(*(torch.from_numpy(array).to(device) for array in (tokens, mask)))
         with trainer.arithmetic(device):
-            made: np.ndarray = self._module(inputs).float().cpu().numpy()
+            made: np.ndarray = module(inputs).float().cpu().numpy()
         return made
 
     def onnx_twin(self, int8: bool) -> OnnxStates:

@@ -195,6 +195,7 @@ class Tokenizer(Featurizer):
     special_: dict[str, int]
 
     _keeps = False
+    _learned_by: tuple[Any, ...] = ()
 
     def __init__(
         self,
@@ -213,12 +214,14 @@ class Tokenizer(Featurizer):
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Take the source's tokenizer, or learn the words of a corpus or of texts; the copy of a
-        tokenizer that has learned stays as it is."""
+        tokenizer that has learned stays as it is, unless a parameter asks for other tokens."""
         self.check_parameters()
         if self.source is not None:
             learned = _taken(self.source)
+        elif self._keeps and self._learned_by == self._chosen():
+            learned = self.learned()
         else:
-            learned = self.learned() if self._keeps else self._learn(inputs)
+            learned = self._learn(inputs)
         self.restore(learned)
         return self
 
@@ -303,6 +306,11 @@ class Tokenizer(Featurizer):
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
         super().restore(learned)
+        self._learned_by = self._chosen()
+
+    def _chosen(self) -> tuple[Any, ...]:
+        """The parameters that say which tokens there are."""
+        return self.source, self.vocabulary, self.lowercase
 
     def _tokenised(self, inputs: Any) -> Tokens:
         parts: list[np.ndarray] = []
@@ -326,10 +334,10 @@ class Tokenizer(Featurizer):
         from tokenizers import Tokenizer as Backend
         from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-        steps: list[Any] = [normalizers.NFKC()]
+        forms: list[Any] = [normalizers.NFKC()]
         if self.lowercase:
-            steps += [normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]
-        normalise, split = normalizers.Sequence(steps), pre_tokenizers.BertPreTokenizer()
+            forms += [normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]
+        normalise, split = normalizers.Sequence(forms), pre_tokenizers.BertPreTokenizer()
         words: dict[str, int] = {}
         characters: dict[str, int] = {}
         for texts in (from_arrays(*arrays) for arrays in text_batches(inputs)):

@@ -69,6 +69,15 @@ class TextViews(Featurizer):
         self.words_, self.tokens_ = clone(self.words).fit(inputs), clone(self.tokens).fit(inputs)
         return self
 
+    def fit_transform(self, inputs: Any, y: Any = None) -> Views:
+        """Fit a copy of each, and both views of the texts, which each reads as it does by itself:
+        in one pass where it can."""
+        self.check_parameters()
+        words, tokens = clone(self.words), clone(self.tokens)
+        views = Views(csr_matrix(words.fit_transform(inputs)), tokens.fit_transform(inputs))
+        self.words_, self.tokens_ = words, tokens
+        return views
+
     def transform(self, inputs: Any) -> Views:
         """Both views of the texts."""
         self.check_fitted()

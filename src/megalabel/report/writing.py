@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from megalabel import decision
+from megalabel import decision, store
 from megalabel.data import Corpus
 from megalabel.errors import DataError, ParameterError
 from megalabel.outputs import check_file, replacing_file
@@ -115,7 +115,7 @@ def render(
         parts["tree"] = ("The label tree", sections.tree(trees, tagger.labels, evaluation))
     size = None
     if not isinstance(model, Tagger):
-        size = sum(file.stat().st_size for file in Path(model).iterdir())
+        size = store.folder_bytes(model)
     parts["model"] = ("The model", model_card(tagger, size))
     parts["corpus"] = ("The test corpus", corpus_card(corpus))
     name = corpus.source.get("path", "a corpus")

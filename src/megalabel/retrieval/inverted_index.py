@@ -10,14 +10,14 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, check_array, integer, number
-from megalabel.data.matrix import canonical, checked_csr, dense
+from megalabel.data.matrix import canonical, checked_csr, dense, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
-# Tiers of common terms whose share of each document is kept (native/inverted_index.hpp).
-TIERS = 8
+# Tiers of common terms whose share of each document is kept.
+TIERS = _native.TIERS
 # Similarities held at once by a dense search.
 DENSE_BLOCK = 1 << 24
 
@@ -56,10 +56,9 @@ class InvertedIndex(Component):
             raise ShapeError(f"X is {X.shape}: more rows or columns than 32 bits can number")
         learned: dict[str, Any] = {}
         if issparse(X):
-            rows = _arrays(X)
-            learned |= zip(("row_starts_", "row_terms_", "row_weights_"), rows, strict=True)
+            learned |= zip(("row_starts_", "row_terms_", "row_weights_"), _arrays(X), strict=True)
             names = ("term_starts_", "term_documents_", "term_weights_", "largest_", "common_")
-            postings = _native.build_postings(*rows, X.shape[1])
+            postings = _native.build_postings(sparse_rows(X))
             learned |= zip((*names, "norm_"), postings, strict=True)
         else:
             blocks = (X[i : i + 1024] for i in range(0, len(X), 1024))
@@ -138,19 +137,24 @@ class InvertedIndex(Component):
             ids, similarities = self._search_dense(queries, found, own)
         else:
             ids, similarities = _native.search_postings(
-                self.term_starts_,
-                self.term_documents_,
-                self.term_weights_,
-                self.largest_,
-                self.common_,
-                self.row_starts_,
-                self.row_terms_,
-                self.row_weights_,
-                self.norm_,
-                *_arrays(queries),
-                found,
-                own,
-                early_termination,
+                postings=_native.Postings(
+                    starts=self.term_starts_,
+                    documents=self.term_documents_,
+                    weights=self.term_weights_,
+                    largest=self.largest_,
+                    common=self.common_,
+                    norm=self.norm_,
+                ),
+                rows=_native.SparseRows(
+                    starts=self.row_starts_,
+                    columns=self.row_terms_,
+                    values=self.row_weights_,
+                    width=len(self.largest_),
+                ),
+                queries=sparse_rows(queries),
+                k=found,
+                left_out=own,
+                prune=early_termination,
             )
         if found < k:
             left = ((0, 0), (0, k - found))
@@ -181,7 +185,15 @@ class InvertedIndex(Component):
             picked = products >= bar - margin
             starts = np.concatenate([[0], np.cumsum(picked.sum(axis=1))])
             candidates = np.nonzero(picked)[1].astype(np.int32)
-            answers.append(_native.rescore_dense(part, self.vectors_, starts, candidates, k))
+            answers.append(
+                _native.rescore_dense(
+                    queries=part,
+                    documents=self.vectors_,
+                    starts=starts,
+                    candidates=candidates,
+                    k=k,
+                )
+            )
         if not answers:
             return np.empty((0, k), np.int32), np.empty((0, k), np.float32)
         ids, similarities = zip(*answers, strict=True)

@@ -201,6 +201,12 @@ class NearestNeighbours(Classifier):
         X = self._features(X)
         ids = np.empty((X.shape[0], width), np.int32)
         scores = np.empty((X.shape[0], width), np.float32)
+        labels = _native.SparseRows(
+            starts=self.label_starts_,
+            columns=self.label_ids_,
+            values=self.relevances_,
+            width=len(self.prior_.frequencies_),
+        )
         for begin in range(0, X.shape[0], BLOCK):
             rows = slice(begin, begin + BLOCK)
             found, similarities = self.index_.search(
@@ -209,15 +215,13 @@ class NearestNeighbours(Classifier):
                 leave_out=None if leave_out is None else leave_out[rows],
             )
             ids[rows], scores[rows] = _native.vote(
-                found,
-                similarities,
-                self.power,
-                self.label_starts_,
-                self.label_ids_,
-                self.relevances_,
-                self.prior_.frequencies_,
-                self.prior_.order_,
-                width,
+                ids=found,
+                similarities=similarities,
+                power=self.power,
+                labels=labels,
+                prior=self.prior_.frequencies_,
+                by_prior=self.prior_.order_,
+                k=width,
             )
         return Ranking(ids, scores, self.labels_)
 

@@ -24,10 +24,10 @@ from megalabel.errors import (
     ShapeError,
     StoreError,
 )
-from megalabel.store.encoding import Decoder, Encoder
+from megalabel.files import MANIFEST
+from megalabel.store.encoding import Deserialiser, Serialiser
 from megalabel.store.folder import (
     FILE_NAME,
-    MANIFEST,
     Folder,
     check_target,
     replacing,
@@ -35,11 +35,34 @@ from megalabel.store.folder import (
     write_file,
 )
 
-__all__ = ["about", "blaming", "check_target", "fingerprint", "is_model", "load", "save", "verify"]
+__all__ = [
+    "about",
+    "blaming",
+    "check_target",
+    "described",
+    "fingerprint",
+    "folder_bytes",
+    "is_model",
+    "load",
+    "save",
+    "verify",
+]
 
 _Read = TypeVar("_Read")
 
 FORMAT = 3
+_TOLD = (
+    "class",
+    "system",
+    "labels",
+    "features",
+    "megalabel",
+    "format",
+    "metrics",
+    "reliability",
+    "provenance",
+    "parameters",
+)
 _MANIFEST_LIMIT = 64 << 20
 _ATTEMPTS = 1000
 _CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
@@ -67,7 +90,7 @@ def save(component: Component, path: str | Path, about: Mapping[str, Any] | None
             files[file] = write_array(folder / file, array)
             return file
 
-        encoded = Encoder(put).component(component, "")
+        encoded = Serialiser(put).component(component, "")
         manifest = {
             "format": FORMAT,
             "megalabel": __version__,
@@ -114,9 +137,24 @@ def about(path: str | Path) -> dict[str, Any]:
     return _reading(path, _manifest)
 
 
+def described(path: str | Path, *, verified: bool = False) -> dict[str, Any]:
+    """What people and programs are told of a model folder, ready for JSON; with `verified`, once
+    every byte of it has been checked."""
+    if verified:
+        verify(path)
+    whole = about(path)
+    shown = {name: whole.get(name) for name in _TOLD}
+    return shown | {"bytes": folder_bytes(path), "verified": verified}
+
+
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model folder."""
     return (Path(path) / MANIFEST).is_file()
+
+
+def folder_bytes(path: str | Path) -> int:
+    """The size of a model folder."""
+    return sum(file.stat().st_size for file in Path(path).iterdir())
 
 
 def verify(path: str | Path) -> None:
@@ -142,8 +180,8 @@ def fingerprint(value: Any) -> str:
         digest.update(array.reshape(-1).view(np.uint8).data)
         return name
 
-    encoder = Encoder(put, lambda kind: f"{kind.__module__}.{kind.__qualname__}")
-    digest.update(json.dumps(encoder.value(value, ""), sort_keys=True).encode())
+    serialiser = Serialiser(put, lambda kind: f"{kind.__module__}.{kind.__qualname__}")
+    digest.update(json.dumps(serialiser.value(value, ""), sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -185,10 +223,10 @@ def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
             raise StoreError(f"{folder.path / MANIFEST} uses {file!r} but does not list it")
         return folder.array(file, dtype, shape)
 
-    decoder = Decoder(get)
+    deserialiser = Deserialiser(get)
     try:
         if part is None:
-            return decoder.component(
+            return deserialiser.component(
                 {
                     "$component": manifest["class"],
                     "parameters": manifest["parameters"],
@@ -200,7 +238,7 @@ def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
         if name not in learned:
             parts = ", ".join(name.removesuffix("_") for name in learned)
             raise StoreError(f"{folder.path} has no part {part!r}; it has {parts}")
-        return decoder.value(learned[name])
+        return deserialiser.value(learned[name])
     except (StoreError, MissingExtraError):
         raise
     except BaseException as error:  # whatever a damaged folder brings about is one kind of error

@@ -42,7 +42,7 @@ ROOMS = (
 )
 
 
-class Encoder:
+class Serialiser:
     """Turns values into JSON, handing arrays to `put(name, array) -> file name`."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Encoder:
         raise StoreError(f"{name} is a {type(value).__name__} ({value!r}), which cannot be saved")
 
 
-class Decoder:
+class Deserialiser:
     """The way back; `get(file, dtype, shape)` gives an array."""
 
     def __init__(self, get: Callable[[str, str, tuple[int, ...]], np.ndarray]) -> None:
@@ -128,7 +128,7 @@ class Decoder:
         return part
 
     def value(self, encoded: Any) -> Any:
-        """Any value that Encoder.value has made."""
+        """Any value that Serialiser.value has made."""
         if isinstance(encoded, list):
             return [self.value(v) for v in encoded]
         if not isinstance(encoded, dict):

@@ -22,10 +22,9 @@ from typing import Self
 import numpy as np
 
 from megalabel.errors import OutputError, StoreError
-from megalabel.files import sync
-from megalabel.outputs import reason_of
+from megalabel.files import MANIFEST, sync
+from megalabel.outputs import check_folder, reason_of
 
-MANIFEST = "megalabel.json"
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.npy")
 _EXCHANGE = 2  # renameat2's RENAME_EXCHANGE
 _AT_FDCWD = -100
@@ -67,10 +66,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_target(path: Path) -> None:
-    """Raise a StoreError if a model cannot be written there without losing something else."""
-    above = next((folder for folder in path.parents if folder.exists()), path)
-    if not above.is_dir():
-        raise StoreError(f"{above} is not a folder; nothing was written")
+    """Raise an error, before any work is done, if a model cannot be written there: an OutputError,
+    or a StoreError if something else would be lost."""
+    check_folder(path, replaced=True)
     if not path.exists():
         return
     if path.is_file() or (any(path.iterdir()) and not (path / MANIFEST).is_file()):

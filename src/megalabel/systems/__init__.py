@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from megalabel.errors import ParameterError
 
 if TYPE_CHECKING:
-    from megalabel.data import Corpus
     from megalabel.systems.planning import Plan
     from megalabel.tagger import Tagger
 
@@ -36,8 +35,11 @@ class System:
     """Training cost in a few words, for the table."""
     build: Callable[..., Tagger]
     """Flat keyword parameters to a Tagger."""
-    plan: Callable[[Tagger, Corpus], Plan]
-    """Peak memory, disk and time of fitting a tagger on a corpus."""
+    plan: Callable[..., Plan]
+    """Peak memory, disk and time of fitting a tagger on a corpus: a function of both."""
+    prepares: bool = False
+    """Whether `plan` also takes `prepared`, what `Tagger.prepare` gave, so that the features which
+    it looks at are made once."""
 
     @property
     def neural(self) -> bool:
@@ -47,6 +49,11 @@ class System:
     def parameters(self) -> dict[str, Any]:
         """The recipe's own parameters and their defaults."""
         return {n: p.default for n, p in inspect.signature(self.build).parameters.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is said of it, ready for JSON."""
+        fields = ("name", "summary", "paper", "cost")
+        return {f: getattr(self, f) for f in fields} | {"parameters": self.parameters()}
 
 
 @cache

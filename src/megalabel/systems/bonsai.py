@@ -49,4 +49,5 @@ SYSTEM = System(
     cost="O(words of all texts x arity)",
     build=bonsai,
     plan=plan_tree,
+    prepares=True,
 )

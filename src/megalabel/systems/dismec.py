@@ -43,4 +43,5 @@ SYSTEM = System(
     cost="O(labels x words of all texts)",
     build=dismec,
     plan=plan_one_vs_all,
+    prepares=True,
 )

@@ -6,9 +6,10 @@ import megalabel
 from megalabel.calibration import Isotonic
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.retrieval import InvertedIndex, NearestNeighbours
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, memory_available, memory_in_use, too_large, trial
+from megalabel.systems.planning import Plan, too_large, trial
 from megalabel.tagger import Tagger
 
 

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel.base import clone
 from megalabel.calibration import Isotonic
 from megalabel.clock import Clock
 from megalabel.data import Corpus
-from megalabel.features import Precomputed, Tfidf
+from megalabel.data.examples import Examples
+from megalabel.features import Tfidf
 from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
-from megalabel.linear.one_vs_all import LABELS_AT_ONCE
+from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
+from megalabel.linear.tree import TreeJob
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
-    memory_available,
-    memory_in_use,
     too_large,
     working_bytes,
 )
-from megalabel.tagger import Tagger
+from megalabel.tagger import Prepared, Tagger
+from megalabel.work import Unit
 
-# What a plan trains to measure the machine, in feature values times blocks of labels: of a level
-# of a tree, or of one-versus-all.
-_WORK = 4_000_000
-# From so many on, some of a level's groups, half as many at least, stand for all; or so many of the
+# A plan looks at so many texts, then at three times as many, and so on for as long as it stays
+# within so many seconds or such a share of the job.
+_FEWEST, _TIMES, _SECONDS, _SHARE = 2_000, 3, 1.6, 0.04
+# What a plan trains to measure the machine, in feature values times blocks of labels: of each stage
+# of a tree, and of one-versus-all.
+_WORK, _LABELS_WORK = 2_000_000, 8_000_000
+# From so many on, some of a stage's groups, half as many at least, stand for all; or so many of the
 # blocks of labels in its groups.
 _GROUPS = 28
 _LARGE = 16  # from so many blocks of labels a group on, it is blocks
-_MATCHED = 64_000  # texts that are led down a tree to see where they get
+# How steeply the seconds of making a tree rise with the rows; and the bounds of those of a stage's
+# work, where more rows fit less into a processor's caches.
+_CLUSTERING, _FASTER, _SLOWER = 0.85, -0.1, 0.4
+# By so much the power by which a model grows with the rows falls with every doubling of them.
+_FALLING = 0.02
 
 
 def linear_tagger(
@@ -48,183 +57,228 @@ def linear_tagger(
     return Tagger(classifier, Tfidf(min_df=min_df), calibration, seed=seed, system=system)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Cost:
-    """Of training some labels, or a level of a tree."""
+    """Of training all labels on some rows, once."""
 
-    seconds: float
-    """Of all threads together."""
-    model: float
+    making: float = 0.0
+    """Seconds of making trees."""
+    once: float = 0.0
+    """Seconds between stages."""
+    stages: tuple[tuple[float, float], ...] = ()
+    """Of each stage: feature values times blocks of labels that are trained on them, and the
+    seconds of training."""
+    model: float = 0.0
     """Bytes learned."""
-    entries: float
-    """Weights, before they are stored by parent."""
-    weights: Any = None
-    """Those that were trained to know."""
-
-    def times(self, work: float, size: float | None = None) -> _Cost:
-        size = work if size is None else size
-        return _Cost(self.seconds * work, self.model * size, self.entries * size, self.weights)
-
-
-def _by_rows(cost_of: Callable[[np.ndarray], _Cost], share: float, texts: int, seed: int) -> _Cost:
-    """The cost of all rows from that of a share of them; sizes by a power law, as more rows have
-    fewer and fewer features that are new."""
-    order = np.random.default_rng(seed).permutation(texts)
-    if share >= 1:
-        return cost_of(np.arange(texts))
-    rows = max(2, int(share * texts))
-    small, large = (cost_of(np.sort(order[:count])) for count in (rows // 2, rows))
-
-    def power(before: float, after: float, least: float, most: float) -> float:
-        exponent = np.log2(after / before) if 0 < before < after else least
-        return float((texts / rows) ** np.clip(exponent, least, most))
-
-    return large.times(
-        power(small.seconds, large.seconds, 0.5, 1.2), power(small.model, large.model, 0.0, 1.0)
-    )
+    entries: float = 0.0
+    """Weights that are there at a time before they are stored."""
+    blocks: int = 0
+    """Blocks of labels that are trained on all rows."""
+    joined: bool = False
+    """True if the model is made of parts in the end, which are a little larger than it, as each
+    has its own features."""
 
 
-class _Job:
-    """A corpus as a linear classifier gets it, with what that takes."""
+CostOf: TypeAlias = Callable[[Any, Examples], _Cost]
 
-    def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
-        self.tagger, self.corpus = tagger, corpus
-        self.available, self.held = memory_available(), memory_in_use()
-        watch = Clock()
-        features = tagger.features if corpus.texts is not None else Precomputed()
-        fitted: Tagger = clone(tagger)
-        fitted.features_ = clone(features) if features is not None else Tfidf()
-        self.features = fitted.features_
-        self.X = training.rows_of(self.features.fit_transform(corpus))
-        self.examples = fitted.examples(self.X, corpus)
-        self.Y = self.examples.targets
-        self.seconds = watch.seconds()
 
-    def plan(
-        self, costs: Sequence[_Cost], seconds: float, blocks: int, *, joined: bool = False
-    ) -> Plan:
-        """The plan, given the costs of all levels and the seconds of their training.
+@dataclass(frozen=True)
+class _Sample:
+    """Some of the texts as a classifier gets them, and what it cost to train on them."""
 
-        `blocks` is how many blocks of labels are trained on all rows. `joined`: the model is made
-        of parts in the end, which are a little larger than it, as each has its own features.
-        """
-        labels = self.corpus.labels
-        model = sum(cost.model for cost in costs)
-        rows, width = self.X.shape
-        solvers = min(blocks, megalabel.get_threads())
-        loss = cast(training.LinearClassifier, self.tagger.classifier).loss
-        memory = working_bytes(rows, width, self.X.nnz, solvers, loss)
-        # the weights as they are trained and put together, and stored
-        memory += model + 16 * max(cost.entries for cost in costs)
-        if joined:
-            memory = max(memory, 8 * self.X.nnz + 2.3 * model)
-        memory += 32 * rows + 24 * self.Y.nnz
-        if self.tagger.held_out(rows):  # the vectors without the texts that calibrate
-            memory += 8 * self.X.nnz
-        disk = model + learned_bytes(self.features) + learned_bytes(labels) + 8 * len(labels)
-        times = self.tagger.trainings(rows)
-        return Plan(
-            int(self.held + memory),
-            int(disk),
-            float(self.seconds + times * seconds),
-            self.available,
+    rows: int
+    width: float
+    values: float
+    making: float
+    """Seconds of making features."""
+    features: float
+    """Bytes of them."""
+    cost: _Cost
+
+    @classmethod
+    def of(cls, tagger: Tagger, examples: Examples, prepared: Prepared, cost_of: CostOf) -> _Sample:
+        examples = replace(examples, rows=training.rows_of(examples.rows))
+        rows, width = examples.rows.shape
+        making = prepared.seconds * rows / len(prepared.examples)
+        features = learned_bytes(prepared.features)
+        cost = cost_of(clone(tagger.classifier), examples)
+        return cls(rows, width, examples.rows.nnz, making, features, cost)
+
+    def grown(self, fewer: _Sample, rows: int, work: float | None) -> _Sample:
+        """What more rows cost, by powers of their number: those by which fewer rows cost less.
+        `work` is that of one-versus-all, which is known."""
+        times, apart = rows / self.rows, np.log(self.rows / fewer.rows)
+
+        def power(small: float, large: float, least: float = 0.0, most: float = 1.0) -> float:
+            exponent = np.log(large / small) / apart if min(small, large) > 0 < apart else 0.0
+            return float(times ** np.clip(exponent, least, most))
+
+        def size(small: float, large: float) -> float:
+            return power(small, large) * float(times ** (-_FALLING * np.log2(times)))
+
+        small, cost = fewer.cost, self.cost
+        stages = []
+        for before, (done, seconds) in zip(small.stages, cost.stages, strict=True):
+            slower = power(before[1] / max(1, before[0]), seconds / max(1, done), _FASTER, _SLOWER)
+            whole = done * power(before[0], done, most=2.0) if work is None else work
+            stages.append((whole, seconds * slower * whole / max(1, done)))
+        return _Sample(
+            rows,
+            self.width * power(fewer.width, self.width),
+            self.values * times,
+            self.making * times,
+            self.features * power(fewer.features, self.features),
+            replace(
+                cost,
+                making=cost.making * times**_CLUSTERING,
+                once=cost.once * times,
+                stages=tuple(stages),
+                model=cost.model * size(small.model, cost.model),
+                entries=cost.entries * size(small.entries, cost.entries),
+            ),
         )
 
+    def plan(self, tagger: Tagger, corpus: Corpus, available: int, held: int) -> Plan:
+        """The plan of a fit on a corpus, of which this is all."""
+        cost, labels = self.cost, corpus.labels
+        solvers = min(cost.blocks, megalabel.get_threads())
+        loss = cast(training.LinearClassifier, tagger.classifier).loss
+        memory = working_bytes(self.rows, int(self.width), self.values, solvers, loss)
+        # the weights as they are trained and put together, and stored
+        memory += cost.model + 16 * cost.entries
+        if cost.joined:
+            memory = max(memory, 8 * self.values + 2.3 * cost.model)
+        memory += 32 * self.rows + 24 * corpus.targets.nnz
+        if tagger.held_out(len(corpus)):  # the vectors without the texts that calibrate
+            memory += 8 * self.values
+        disk = cost.model + self.features + learned_bytes(labels) + 8 * len(labels)
+        once = cost.making + cost.once + sum(seconds for _, seconds in cost.stages)
+        seconds = self.making + tagger.trainings(len(corpus)) * once
+        return Plan(int(held + memory), int(disk), seconds, available)
 
-def plan_one_vs_all(tagger: Tagger, corpus: Corpus) -> Plan:
-    """Some blocks of labels, frequent and rare, are trained: on all texts, or on as many as a
-    second or two allow."""
-    if (refusal := too_large(tagger, corpus)) is not None:
+
+def _planned(
+    tagger: Tagger,
+    corpus: Corpus,
+    prepared: Prepared | None,
+    cost_of: CostOf,
+    blocks: int | None = None,
+) -> Plan:
+    """The plan of a fit, from fits on more and more of the texts, whose features are made for it
+    unless they are there. `blocks` are those of one-versus-all, whose work is known: feature values
+    times them."""
+    if prepared is None and (refusal := too_large(tagger, corpus)) is not None:
         return refusal
-    job = _Job(tagger, corpus)
-    X, Y, classifier = job.X, job.Y, cast(OneVsAll, tagger.classifier)
-    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    available = memory_available()
+    held = memory_in_use() if prepared is None else prepared.memory
+    alone = clone(tagger).set_params(calibration=None, decision=None)
+    order = np.random.default_rng(tagger.seed).permutation(len(corpus))
+    rows = max(1, min(_FEWEST, len(corpus)) // _TIMES)
+    fewer: _Sample | None = None
+    clock, before = Clock(), 0.0
+    while True:
+        some = np.sort(order[:rows])
+        if prepared is None:
+            part = alone.prepare(corpus[some] if rows < len(corpus) else corpus)
+            sample = _Sample.of(tagger, part.examples, part, cost_of)
+        else:
+            sample = _Sample.of(tagger, prepared.examples.at(some), prepared, cost_of)
+        whole, spent = sample, clock.seconds()
+        if fewer is not None and rows < len(corpus):
+            work = None if blocks is None else sample.values * len(corpus) / rows * blocks
+            whole = sample.grown(fewer, len(corpus), work)
+        plan = whole.plan(tagger, corpus, available, held)
+        enough = max(_SECONDS, _SHARE * (plan.seconds or 0.0))
+        more = min(len(corpus), _TIMES * rows)
+        next_takes = (spent - before) * more / rows
+        if rows == len(corpus) or (fewer is not None and spent + next_takes > enough):
+            return plan
+        rows, fewer, before = more, sample, spent
+
+
+def plan_one_vs_all(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
+    """Some blocks of labels, frequent and rare, are trained on some of the texts."""
+    used = int(np.count_nonzero(corpus.label_counts))
+    return _planned(tagger, corpus, prepared, _labels_cost, -(-used // training.LANES))
+
+
+def plan_tree(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
+    """A tree is made of some of the texts; of every stage some groups of siblings are trained, or,
+    where they are large, some blocks of labels in them. The rest is in proportion to the feature
+    values of a group's rows times its blocks of labels."""
+    return _planned(tagger, corpus, prepared, _tree_cost)
+
+
+def _labels_cost(classifier: OneVsAll, examples: Examples) -> _Cost:
+    """Of all labels, from blocks of frequent and of rare ones."""
+    X = examples.rows
+    counts = np.diff(examples.targets.tocsc().indptr)
     order = np.argsort(-counts, kind="stable")
     used = int(np.count_nonzero(counts))
     blocks = -(-used // training.LANES)
-    chosen = min(blocks, max(8, 2 * _WORK // max(1, X.nnz)))
+    chosen = min(blocks, max(8, _LABELS_WORK // max(1, X.nnz)))
     at = ((np.arange(chosen) + 0.5) * blocks / max(1, chosen)).astype(np.int64)
     places = (at[:, None] * training.LANES + np.arange(training.LANES)).ravel()
-    labels = order[places[places < used]]
-
-    def cost_of(rows: np.ndarray) -> _Cost:
-        part = classifier.for_labels(labels)
-        started = time.process_time()
-        part.fit(X[rows], Y[rows][:, labels])
-        seconds = time.process_time() - started
-        weights = part.weights_.to_csr()
-        half = ChunkedWeights.build(weights[1::2], [0, len(labels) // 2], part.weights_.precision)
+    unit = OneVsAllJob(classifier, examples).unit("sample", order[places[places < used]])
+    seconds, weights = _timed(X, unit)
+    every = ChunkedWeights.build(weights, [0, unit.size], classifier.precision)
+    half = ChunkedWeights.build(weights[1::2], [0, unit.size // 2], classifier.precision)
+    times = blocks / max(1, chosen)
+    threads = max(1, min(blocks, megalabel.get_threads()))
+    return _Cost(
+        stages=((X.nnz * blocks, seconds * times / threads),),
         # all labels share one list of features: only what more of them add is in proportion
-        model = 2 * (learned_bytes(part.weights_) - learned_bytes(half))
-        return _Cost(seconds, model, weights.nnz)
-
-    share = 8 * _WORK / max(1, chosen * X.nnz)
-    cost = _by_rows(cost_of, share, len(corpus), tagger.seed).times(blocks / max(1, chosen))
-    # all but those that are trained at a time are stored already
-    cost.entries *= min(1.0, LABELS_AT_ONCE / max(1, used))
-    threads = min(blocks, megalabel.get_threads())
-    return job.plan([cost], cost.seconds / max(1, threads), blocks, joined=True)
+        model=2 * (learned_bytes(every) - learned_bytes(half)) * times,
+        # all but those that are trained at a time are stored already
+        entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, used)),
+        blocks=blocks,
+        joined=True,
+    )
 
 
-def plan_tree(tagger: Tagger, corpus: Corpus) -> Plan:
-    """The tree is made; of every level some groups of siblings are trained, or, where they are few
-    or large, some blocks of labels in them; or all of them on some of the texts. The rest is in
-    proportion to the feature values of a group's rows times its blocks of labels."""
-    if (refusal := too_large(tagger, corpus)) is not None:
-        return refusal
-    job = _Job(tagger, corpus)
-    X, Y, classifier = job.X, job.Y, clone(tagger.classifier)
-    trees = classifier.trees
+def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
+    """Of all trees, from the stages of one."""
     watch = Clock()
-    made = classifier.set_params(trees=1).make_trees(job.examples)
-    tree = made[0]
-    trees = len(made) if classifier.tree or tree.depth == 1 else trees
-    seconds = trees * watch.seconds()
-    label_costs = classifier.label_costs(job.examples)
-    matcher = classifier.negatives == "teacher+matcher"
-    costs: list[_Cost] = []
-    reach = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all rows belong to the root
-    for levels in classifier.stages(tree):
-        longest = 0.0
-        for depth in levels:
-            starts = tree.levels_[depth]
-            targets = classifier.targets_of_level(Y, tree, depth)
-            options = classifier.options_of_levels(tree, range(depth, depth + 1), label_costs)
-            level = _Level(X, targets, starts, reach, options, classifier.precision)
-            inner = depth + 1 < tree.depth
-            cost = level.cost(tagger.seed, whole=matcher and inner)
-            longest = max(longest, cost.seconds * level.largest)
-            costs.append(cost)
-            reach = targets
-        together = sum(costs[depth].seconds for depth in levels)
-        seconds += trees * max(together / megalabel.get_threads(), longest)
-        if matcher and inner:
-            done = [
-                ChunkedWeights.build(cost.weights, starts, classifier.precision)
-                for cost, starts in zip(costs, tree.levels_, strict=False)
-            ]
-            reach, taken = _with_matched(classifier, done, X, targets, tagger.seed)
-            seconds += trees * taken
-    # all trees are kept, but the weights of one at a time are trained
-    sizes = [replace(cost, model=trees * cost.model) for cost in costs]
-    top = -(-tree.level_sizes[0] // training.LANES)
-    return job.plan([*sizes, _Cost(0, trees * learned_bytes(tree), 0)], seconds, top)
+    count = classifier.trees
+    made = classifier.set_params(trees=1).make_trees(examples)
+    making, tree = watch.seconds(), made[0]
+    trees = len(made) if classifier.tree or tree.depth == 1 else count
+    costs = classifier.label_costs(examples)
+    job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
+    matches = classifier.negatives == "teacher+matcher"
+    once = model = entries = 0.0
+    stages = []
+    while True:
+        watch = Clock()
+        stage = job.stage()
+        once += watch.seconds()
+        if stage is None:
+            break
+        measured = _Stage(examples.rows, stage, classifier.precision)
+        seconds, size, most, weights = measured.cost(whole=matches)
+        seconds *= trees * max(1 / megalabel.get_threads(), measured.largest)
+        stages.append((trees * float(measured.work.sum()), seconds))
+        model, entries = model + size, max(entries, most)
+        if matches:
+            job.assemble([weights])
+    return _Cost(
+        making=making * trees,
+        once=once * trees,
+        stages=tuple(stages),
+        model=(model + learned_bytes(tree)) * trees,
+        entries=entries,
+        blocks=-(-tree.level_sizes[0] // training.LANES),
+    )
 
 
-@dataclass
-class _Level:
-    """A level of a tree: groups of siblings, and the rows that each is trained on."""
+class _Stage:
+    """A stage of a tree: groups of siblings, and the rows that each is trained on."""
 
-    X: csr_matrix
-    targets: csc_matrix
-    starts: np.ndarray
-    reach: csc_matrix
-    options: training.Options
-    precision: str
-
-    def __post_init__(self) -> None:
-        self.values = training.values_of_groups(self.X, self.reach)
-        self.blocks = training.blocks_of_groups(self.targets, self.starts)
+    def __init__(self, X: csr_matrix, unit: Unit, precision: str) -> None:
+        self.X, self.unit, self.precision = X, unit, precision
+        self.starts = unit.arrays["group_starts"]
+        self.values = training.values_of_groups(X, unit)
+        self.blocks = training.blocks_of_groups(unit)
         self.work = self.values * self.blocks
 
     @property
@@ -232,109 +286,87 @@ class _Level:
         """The share of the largest block, which one thread solves."""
         return float(self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum()))
 
-    def cost(self, seed: int, whole: bool) -> _Cost:
-        """Measured on a sample that takes a second or so; `whole`: of texts, not of nodes."""
-        share = _WORK / max(1, int(self.work.sum()))
+    def cost(self, whole: bool) -> tuple[float, float, float, csr_matrix]:
+        """Seconds of all threads together, bytes, number of weights, and weights: of all nodes,
+        from those of a sample that takes a fraction of a second, unless `whole`."""
+        times = int(self.work.sum()) // _WORK
+        if whole or times < 1 or int(self.blocks.sum()) < _GROUPS:
+            seconds, weights = _timed(self.X, self.unit)
+            return seconds, self._bytes(weights, self.starts), weights.nnz, weights
         busy = np.flatnonzero(self.work)
-        if whole or share >= 1 or int(self.blocks.sum()) < _GROUPS:
-            return _by_rows(self._of_rows, share, self.X.shape[0], seed)
-        if len(busy) < _GROUPS or self.blocks.sum() >= _LARGE * len(busy):
-            return self._of_blocks(share)
+        large = len(busy) < _GROUPS or self.blocks.sum() >= _LARGE * len(busy)
+        nodes, share = self._some_blocks(times) if large else self._some_groups(busy, times)
+        starts = np.searchsorted(nodes, self.starts)
+        seconds, weights = _timed(self.X, restricted(self.X.shape[0], self.unit, nodes))
+        size = self._bytes(weights, starts)
+        if large:  # labels of a group share its list of features: what more add is in proportion
+            size = 2 * (
+                size - self._bytes(weights[1::2], np.searchsorted(nodes[1::2], self.starts))
+            )
+        growth = self._growth(nodes, weights)
+        return seconds / share, size * growth, weights.nnz * growth, weights
+
+    def _some_groups(self, busy: np.ndarray, times: int) -> tuple[np.ndarray, float]:
+        """The nodes of some groups, small and large, and their share of the work."""
         busy = busy[np.argsort(self.work[busy], kind="stable")]
-        step = max(1, min(2 * len(busy) // _GROUPS, int(1 / share)))
+        step = max(1, min(2 * len(busy) // _GROUPS, times))
         chosen = np.sort(busy[step // 2 :: step])
         sizes = np.diff(self.starts)[chosen]
-        starts = np.append(0, np.cumsum(sizes))
-        nodes = np.repeat(self.starts[chosen] - starts[:-1], sizes) + np.arange(starts[-1])
-        reach = self.reach[:, chosen]
-        cost = self._measured(self.X, self.targets[:, nodes], starts, reach, nodes)
-        share = self.work[chosen].sum() / self.work.sum()
-        return cost.times(1 / share, self._growth(nodes, cost))
+        ends = np.cumsum(sizes)
+        nodes = np.repeat(self.starts[chosen] - (ends - sizes), sizes) + np.arange(ends[-1])
+        return nodes, float(self.work[chosen].sum() / self.work.sum())
 
-    def _of_blocks(self, share: float) -> _Cost:
-        """Measured on some blocks of labels in each group, frequent and rare."""
-        step = max(1, min(int(self.blocks.sum()) // _GROUPS, int(1 / share)))
-        counts = np.diff(self.targets.indptr)
+    def _some_blocks(self, times: int) -> tuple[np.ndarray, float]:
+        """The nodes of some blocks in each group, of frequent labels and of rare ones, and their
+        share of the work."""
+        step = max(1, min(int(self.blocks.sum()) // _GROUPS, times))
+        counts = np.diff(self.unit.arrays["target_starts"])
         group = np.repeat(np.arange(len(self.blocks)), np.diff(self.starts))
         order = np.lexsort((-counts, group))  # as they are solved: of a group, frequent ones first
         order = order[counts[order] > 0]
         place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
         block = (np.cumsum(self.blocks) - self.blocks)[group[order]] + place // training.LANES
         picked = block % step == step // 2
-        nodes = np.sort(order[picked])
         first = order[picked][np.unique(block[picked], return_index=True)[1]]  # of each block
-        starts = np.searchsorted(nodes, self.starts)
-        cost = self._measured(self.X, self.targets[:, nodes], starts, self.reach, nodes)
-        half = ChunkedWeights.build(
-            cost.weights[1::2], np.searchsorted(nodes[1::2], self.starts), self.precision
-        )
-        # the labels of a group share its list of features: what more of them add is in proportion
-        cost.model = 2 * (cost.model - learned_bytes(half))
-        share = self.values[group[first]].sum() / self.work.sum()
-        return cost.times(1 / share, self._growth(nodes, cost))
+        share = float(self.values[group[first]].sum() / self.work.sum())
+        return np.sort(order[picked]), share
 
-    def _growth(self, nodes: np.ndarray, cost: _Cost) -> float:
+    def _growth(self, nodes: np.ndarray, weights: csr_matrix) -> float:
         """How many times as many weights all nodes have as some: a node has a power of the feature
         values of its own rows."""
-        values = training.values_of_groups(self.X, self.targets).astype(np.float64)
-        weights = np.diff(cost.weights.indptr)
+        arrays = self.unit.arrays
+        values = training.values_of_columns(
+            self.X, arrays["target_starts"], arrays["target_rows"]
+        ).astype(np.float64)
         used = values[nodes] > 0
-        x, y = np.log(values[nodes][used]), np.log(weights[used])
+        x, y = np.log(values[nodes][used]), np.log(np.diff(weights.indptr)[used])
         spread = float(np.var(x))
         power = float(np.clip(np.cov(x, y, bias=True)[0, 1] / spread, 0, 1)) if spread else 0.0
         expected = np.where(values > 0, np.maximum(values, 1) ** power, 0)
         return float(expected.sum() / expected[nodes].sum())
 
-    def _of_rows(self, rows: np.ndarray) -> _Cost:
-        some = slice(None) if len(rows) == self.X.shape[0] else rows
-        reach = self.reach[some]
-        return self._measured(self.X[some], self.targets[some], self.starts, reach, slice(None))
-
-    def _measured(
-        self,
-        X: csr_matrix,
-        targets: csc_matrix,
-        starts: np.ndarray,
-        reach: csc_matrix,
-        nodes: slice | np.ndarray,
-    ) -> _Cost:
-        started, cpu = time.perf_counter(), time.process_time()
-        weights = training.train(
-            X, targets, group_starts=starts, reach=reach, **self.options.of(nodes)
-        )
-        passed, seconds = time.perf_counter() - started, time.process_time() - cpu
-        # threads that share a block, as there are no others, take nearly as long as one would
-        seconds = min(seconds, passed * max(1, training.blocks_of_groups(targets, starts).sum()))
-        level = ChunkedWeights.build(weights, starts, self.precision)
-        return _Cost(seconds, learned_bytes(level), weights.nnz, weights)
+    def _bytes(self, weights: csr_matrix, starts: np.ndarray) -> int:
+        return learned_bytes(ChunkedWeights.build(weights, starts, self.precision))
 
 
-def _with_matched(
-    classifier: TreeClassifier,
-    levels: list[ChunkedWeights],
-    X: csr_matrix,
-    targets: csc_matrix,
-    seed: int,
-) -> tuple[csc_matrix, float]:
-    """The rows of each node with those that the beam leads there, and the seconds of the search.
+def restricted(rows: int, unit: Unit, nodes: np.ndarray) -> Unit:
+    """A unit of some of another one's nodes, trained as they are there."""
+    arrays = unit.arrays
+    return training.unit_of(
+        unit.name,
+        training.targets_of(unit, rows)[:, nodes],
+        [arrays[name][nodes] for name in ("positive_costs", "negative_costs")],
+        unit.numbers,
+        np.searchsorted(nodes, arrays["group_starts"]),
+        training.reach_of(unit, rows),
+    )
 
-    Of many rows only some are searched; the others go where one with the same node goes.
-    """
-    random = np.random.default_rng(seed)
-    searched = np.sort(random.permutation(X.shape[0])[:_MATCHED])
-    watch = Clock()
-    matched = classifier.matched(levels, X[searched]).tocsr()
-    taken = watch.seconds() * X.shape[0] / len(searched)
-    if len(searched) < X.shape[0]:
-        own = targets.tocsr()
-        node = np.full(X.shape[0], -1)
-        labelled = np.diff(own.indptr) > 0
-        node[labelled] = own.indices[own.indptr[:-1][labelled]]
-        order = np.argsort(node[searched], kind="stable")
-        known = node[searched][order]
-        first, last = (np.searchsorted(known, node, side) for side in ("left", "right"))
-        place = first + (random.random(len(node)) * (last - first)).astype(np.int64)
-        like = order[place.clip(max=len(order) - 1)]
-        like[searched] = np.arange(len(searched))
-        matched = matched[like]
-    return (targets + matched.tocsc()).tocsc(), taken
+
+def _timed(X: csr_matrix, unit: Unit) -> tuple[float, csr_matrix]:
+    """Seconds that threads work on a unit, all together, and what it gives."""
+    started, cpu = time.perf_counter(), time.process_time()
+    weights = training.run_unit(X, unit)
+    passed, seconds = time.perf_counter() - started, time.process_time() - cpu
+    # threads that share a block, as there are no others, take nearly as long as one would
+    blocks = training.blocks_of_groups(unit).sum() if "group_starts" in unit.arrays else unit.size
+    return min(seconds, passed * max(1, blocks)), weights

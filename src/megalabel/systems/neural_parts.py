@@ -13,12 +13,11 @@ from megalabel.base import clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
-    memory_available,
-    memory_in_use,
     working_bytes,
 )
 from megalabel.tagger import Tagger
@@ -30,7 +29,8 @@ _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan m
 _ROUGH_LETTERS = 1_000_000  # bytes of those that a rough estimate makes
 _ROUGH_TEXTS = 4  # that it tries at least
 _NEW_WORDS = 0.8  # the highest power of the texts that a ranker's size is
-_SECONDS, _MOST_SECONDS = 3.0, 15.0  # that trying takes, where a tenth of the job is not between
+# seconds that trying takes, where a twentieth of the job is not between
+_SECONDS, _MOST_SECONDS = 2.0, 15.0
 _SECOND = 8  # batches of the second size that is tried, if there is time for them
 _ON_DEVICE = 256  # bytes of a text's candidates on a GPU
 
@@ -77,9 +77,9 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """What a fit costs: its features, its steps, what is done once, and the rest.
 
     Features are made as the fit makes them. Then ever more batches are trained on, of short texts
-    and long ones as in the fit, until some seconds or a tenth of the job have passed. Each training
-    has its number of steps, of the seconds that one takes on average; all else, such as a linear
-    ranker, is on the line through the last two trials.
+    and long ones as in the fit, until two seconds or a twentieth of the job have passed. Each
+    training has its number of steps, of the seconds that one takes on average; all else, such as a
+    linear ranker, is on the line through the last two trials.
     """
     room = neural()
     classifier: Any = tagger.classifier
@@ -98,10 +98,10 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     fewer = tried = job.tried(job.spread(1))
     spent, batches = tried.seconds, 1
     while batches < job.batches:
-        tenth = max(_SECONDS, job.seconds(fewer, tried) / 10)
+        share = max(_SECONDS, job.seconds(fewer, tried) / 20)
         most = _MOST_SECONDS - first.seconds
         each = tried.step + (tried.rest + tried.own) / batches
-        more, possible = (int((left - spent - tried.step) / each) for left in (tenth, most))
+        more, possible = (int((left - spent - tried.step) / each) for left in (share, most))
         if batches == 1:  # a single size does not tell what grows with the texts
             more = max(more, _SECOND)
         more = min(job.batches, more, possible)
@@ -215,9 +215,11 @@ class _Job:
             steps=steps, epochs=None, batch=self.batch, log=None
         )
         rows = np.sort(rows)
+        some = self._corpus[rows]
+        prepared = tagger.prepared(self.features, self._vectors[rows], some)
         clock = self._clock()
         with neural().Stopwatch() as watch:
-            tagger.fit_vectors(self._vectors[rows], self._corpus[rows])
+            tagger.fit_prepared(prepared, some)
         seconds = clock.seconds()
         features, classifier = tagger.features_, tagger.classifier_
         joined = isinstance(features, Concat)  # words and vectors, for a linear ranker

@@ -6,8 +6,9 @@ from megalabel.calibration import Isotonic
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.linear import OnlineTree
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, memory_available, memory_in_use, too_large, trial
+from megalabel.systems.planning import Plan, too_large, trial
 from megalabel.tagger import Tagger
 
 

@@ -42,4 +42,5 @@ SYSTEM = System(
     cost="O(labels x words of all texts)",
     build=ova_logistic,
     plan=plan_one_vs_all,
+    prepares=True,
 )

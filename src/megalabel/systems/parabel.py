@@ -46,4 +46,5 @@ SYSTEM = System(
     cost="O(words of all texts x depth)",
     build=parabel,
     plan=plan_tree,
+    prepares=True,
 )

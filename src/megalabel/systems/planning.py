@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
+from megalabel import _native
 from megalabel.base import Component, clone
 from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
 from megalabel.linear.training import LANES
+from megalabel.machine import memory_available, memory_in_use
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
     from megalabel.tagger import Tagger
-
-_CONTAINER = Path("/sys/fs/cgroup")  # where a container finds its own limits
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,7 @@ def learned_bytes(value: Any) -> int:
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
 
 
-KEPT_ROWS = 2**17  # of more, a thread keeps no margins (native/newton.hpp)
+KEPT_ROWS = _native.MOST_KEPT_ROWS  # of more, a thread keeps no margins
 
 
 def working_bytes(
@@ -171,23 +168,3 @@ def working_bytes(
         vectors, margins = (5, 2) if loss == "logistic" else (2, 0)
     own = LANES * 4 * (vectors * (width + 1) + margins * rows) + 20 * rows
     return (8 + columns) * entries + threads * own
-
-
-def memory_in_use() -> int:
-    """Resident bytes of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_available() -> int:
-    """Bytes this process may grow to: what it has, and what machine and container have left."""
-    with open("/proc/meminfo") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    left = int(fields["MemAvailable"].split()[0]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit ("max")
-        limit = int((_CONTAINER / "memory.max").read_text())
-        used = int((_CONTAINER / "memory.current").read_text())
-        counts = dict(map(str.split, (_CONTAINER / "memory.stat").read_text().splitlines()))
-        used -= int(counts.get("inactive_file", 0))  # files read before, given up when needed
-        left = min(left, max(0, limit - used))
-    return memory_in_use() + left

@@ -47,4 +47,5 @@ SYSTEM = System(
     cost="O(words of all texts x depth)",
     build=plt,
     plan=plan_tree,
+    prepares=True,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.linear import Prior
+from megalabel.machine import memory_available, memory_in_use
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, memory_available, memory_in_use
+from megalabel.systems.planning import Plan
 from megalabel.tagger import Tagger
 
 

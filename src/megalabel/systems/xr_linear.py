@@ -48,4 +48,5 @@ SYSTEM = System(
     cost="O(words of all texts x arity x depth)",
     build=xr_linear,
     plan=plan_tree,
+    prepares=True,
 )

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ BLOCK = 1 << 26
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _LINE = re.compile(rb"[^\n]+")
 _BOM = b"\xef\xbb\xbf"
+_LIMIT = threading.RLock()
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -144,12 +146,13 @@ def split_lines(block: Block, path: Path, problems: Problems) -> Iterator[Line]:
 
 @contextlib.contextmanager
 def long_fields() -> Iterator[None]:
-    """Let Python's CSV reader take fields of any length."""
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
+    """Let Python's CSV reader take fields of any length; the limit is one for all threads."""
+    with _LIMIT:
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
 
 
 def is_utf8(data: bytes) -> bool:

@@ -35,6 +35,7 @@ _HEADER = re.compile(r"\s*\d+[ \t]+\d+[ \t]+\d+\s*")
 _SVMLIGHT_ROW = re.compile(
     r"[\d+.,-]*([ \t]+qid:\d+)?([ \t]*(?<!\S)-?\d+:\S+)+\s*(#.*)?", re.DOTALL
 )
+_LABELS = re.compile(r"\d+(,\d+)*")
 _LARGE_LABEL = re.compile(r"expected a label number .*, found '(\d+)'")
 _BOM = "\ufeff"
 
@@ -59,6 +60,17 @@ def looks_like_svmlight(first_line: str) -> bool:
     (True, False)
     """
     return _SVMLIGHT_ROW.fullmatch(first_line.removeprefix(_BOM)) is not None
+
+
+def looks_like_row(line: str) -> bool:
+    """Whether a line is a row of labels and features, either of which may be missing.
+
+    Examples
+    --------
+    >>> looks_like_row("446,521 0:0.08"), looks_like_row("446,521"), looks_like_row("4 gowns")
+    (True, True, False)
+    """
+    return looks_like_svmlight(line) or _LABELS.fullmatch(line.strip()) is not None
 
 
 def read_xc(path: str | Path, problems: Problems, limits: Limits = USUAL) -> Corpus:
@@ -170,14 +182,14 @@ def write_xc(corpus: Corpus, path: str | Path) -> None:
         )
     if max(features.shape[1], targets.shape[1]) > MOST_FEATURES:
         raise DataError(f"XC text numbers up to {MOST_FEATURES} features and labels")
-    arrays = (
-        targets.indptr.astype(np.int64),
-        targets.indices.astype(np.int32, copy=False),
-        features.indptr.astype(np.int64),
-        features.indices.astype(np.int32, copy=False),
-        features.data,
-    )
-    entries = arrays[0] + arrays[2]
+    arrays = {
+        "target_indptr": targets.indptr.astype(np.int64),
+        "target_indices": targets.indices.astype(np.int32, copy=False),
+        "feature_indptr": features.indptr.astype(np.int64),
+        "feature_indices": features.indices.astype(np.int32, copy=False),
+        "values": features.data,
+    }
+    entries = arrays["target_indptr"] + arrays["feature_indptr"]
     with _output(path) as file:
         file.write(f"{len(corpus)} {features.shape[1]} {targets.shape[1]}\n".encode())
         begin = 0
@@ -185,7 +197,7 @@ def write_xc(corpus: Corpus, path: str | Path) -> None:
             most = entries[begin] + 4_000_000
             end = max(begin + 1, int(np.searchsorted(entries, most, "right")) - 1)
             end = min(end, begin + 1_000_000)
-            file.write(_native.format_sparse_text(*arrays, begin, end))
+            file.write(_native.format_sparse_text(**arrays, begin=begin, end=end))
             begin = end
 
 
@@ -247,8 +259,8 @@ def _parse(
         first_line=1 if svmlight else 2,
         keep=problems.keep if problems.skip else 1,
     )
-    for line, column, message in described:
-        message = message.decode("utf-8", "backslashreplace")
+    for line, column, said in described:
+        message = said.decode("utf-8", "backslashreplace")
         if advice and (found := _LARGE_LABEL.fullmatch(message)):
             message = f"{message}; {advice(int(found[1]))}"
         problems.add(message, file=path, line=line, column=column)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,23 @@ def delimiter_of(header: str) -> str | None:
         if {field_of(name) for name in _names(header, delimiter)} & set(TEXT_FIELDS):
             return delimiter
     return None
+
+
+def of_equal_width(lines: Sequence[str]) -> list[bool]:
+    """Whether each row of a table that begins with these lines has as many columns as its header.
+
+    Examples
+    --------
+    >>> of_equal_width(["text, labels", '"a gown, in red", red', "blue jeans"])
+    [True, False]
+    """
+    delimiter = delimiter_of(lines[0]) or ","
+    try:
+        with long_fields():
+            header, *rows = csv.reader(lines, delimiter=delimiter)
+    except csv.Error:
+        return [False]
+    return [len(row) == len(header) for row in rows]
 
 
 def _names(header: str, delimiter: str) -> list[str]:
@@ -356,3 +374,30 @@ def write_arrow(corpus: Corpus, path: Path) -> None:
     table = to_table(corpus)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(table, path)
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, path)
+
+
+def _write_json_lines(table: pa.Table, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as lines:
+        for batch in table.to_batches(max_chunksize=10_000):
+            for row in batch.to_pylist():
+                lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".jsonl": _write_json_lines,
+}
+"""How any table is written, by the ending of the file's name."""

@@ -1,0 +1,121 @@
+// Python's view of metrics (metrics.hpp, evaluation.hpp, effects.hpp) and calibration
+// (isotonic.hpp).
+#pragma once
+
+#include "bind_arrays.hpp"
+#include "effects.hpp"
+#include "evaluation.hpp"
+#include "isotonic.hpp"
+#include "metrics.hpp"
+
+namespace megalabel::bind {
+
+inline void bind_metrics(nb::module_& m) {
+    m.attr("SAMPLE_GROUPS") = sample_groups;
+    m.attr("ROW_SUMS_BEFORE") = row_sums_before;
+    m.attr("OCTAVE_CELLS") = octave_cells;
+    m.attr("FINE_CELLS") = fine_cells;
+    m.attr("SMALLEST_CONFIDENCE") = smallest_confidence;
+    m.attr("EFFECT_LANES") = effect_lanes;
+    nb::enum_<RowTotal>(m, "RowTotal", "What is summed over rows at each cutoff.")
+        .value("hits", RowTotal::hits)
+        .value("recall", RowTotal::recall)
+        .value("f1", RowTotal::f1)
+        .value("ndcg", RowTotal::ndcg)
+        .value("reciprocal_rank", RowTotal::reciprocal_rank)
+        .value("any_hit", RowTotal::any_hit)
+        .value("predicted", RowTotal::predicted)
+        .value("squared_error", RowTotal::squared_error)
+        .value("log_loss", RowTotal::log_loss)
+        .value("gained", RowTotal::gained)
+        .value("gained_recall", RowTotal::gained_recall)
+        .value("gained_ndcg", RowTotal::gained_ndcg)
+        .value("attainable", RowTotal::attainable)
+        .value("attainable_recall", RowTotal::attainable_recall)
+        .value("attainable_ndcg", RowTotal::attainable_ndcg);
+    m.def(
+        "ranking_hits",
+        [](const Ranked& ranked, const Truth& truth, std::size_t k) {
+            auto hits = without_gil([&] { return ranking_hits(ranked.view(), truth.view(), k); });
+            return to_numpy(std::move(hits), ranked.rows(), k);
+        },
+        "ranked"_a, "truth"_a, "k"_a);
+    m.def(
+        "drop_labels",
+        [](const Ranked& ranked, const Truth& cells) {
+            auto kept = without_gil(
+                [&] { return drop_labels(ranked.view(), span(ranked.scores), cells.view()); });
+            return to_numpy(std::move(kept), ranked.rows(), ranked.width());
+        },
+        "ranked"_a, "cells"_a);
+    m.def(
+        "add_row_sums",
+        [](In2<double> before, std::uint64_t first_row, const Ranked& ranked, const Truth& truth,
+           In<std::int64_t> cutoffs, In<double> weights) {
+            auto sums = without_gil([&] {
+                return add_row_sums(span(before), first_row, ranked.view(), span(ranked.scores),
+                                    truth.view(), span(cutoffs), span(weights));
+            });
+            return to_numpy(std::move(sums), before.shape(0), before.shape(1));
+        },
+        "before"_a, nb::kw_only(), "first_row"_a, "ranked"_a, "truth"_a, "cutoffs"_a, "weights"_a);
+    m.def(
+        "label_counts",
+        [](const Ranked& ranked, const Truth& truth, In<std::int64_t> cutoffs, std::size_t width) {
+            auto counts = without_gil(
+                [&] { return label_counts(ranked.view(), truth.view(), span(cutoffs), width); });
+            return to_numpy(std::move(counts), 2 * cutoffs.size() + 1, width);
+        },
+        "ranked"_a, "truth"_a, nb::kw_only(), "cutoffs"_a, "width"_a);
+    m.def(
+        "reliability_cells",
+        [](const Ranked& ranked, const Truth& truth, In<std::int64_t> cutoffs, std::size_t bins) {
+            return to_numpy(without_gil([&] {
+                return reliability_cells(ranked.view(), span(ranked.scores), truth.view(),
+                                         span(cutoffs), bins);
+            }));
+        },
+        "ranked"_a, "truth"_a, nb::kw_only(), "cutoffs"_a, "bins"_a);
+    m.def(
+        "add_effects",
+        [](In2<double> before, std::uint64_t first_row, const Ranked& ranked, const Truth& truth,
+           std::size_t k, In<std::int32_t> class_of, In2<float> of_class, In2<float> slopes,
+           std::size_t bins) {
+            auto sums = without_gil([&] {
+                return add_effects(
+                    span(before), first_row, ranked.view(), span(ranked.scores), truth.view(), k,
+                    {span(class_of), span(of_class), span(slopes), slopes.shape(1), bins});
+            });
+            return to_numpy(std::move(sums), before.shape(0), before.shape(1));
+        },
+        "before"_a, nb::kw_only(), "first_row"_a, "ranked"_a, "truth"_a, "k"_a, "class_of"_a,
+        "of_class"_a, "slopes"_a, "bins"_a);
+}
+
+inline void bind_calibration(nb::module_& m) {
+    m.def(
+        "isotonic_fit",
+        [](In<float> scores, In<std::uint8_t> hits, In<float> weights) {
+            auto map =
+                without_gil([&] { return isotonic::fit(span(scores), span(hits), span(weights)); });
+            return std::tuple(to_numpy(std::move(map.thresholds)), to_numpy(std::move(map.values)));
+        },
+        nb::kw_only(), "scores"_a, "hits"_a, "weights"_a);
+    m.def(
+        "isotonic_apply",
+        [](In<float> scores, In<float> thresholds, In<float> values) {
+            return to_numpy(without_gil(
+                [&] { return isotonic::apply(span(scores), span(thresholds), span(values)); }));
+        },
+        nb::kw_only(), "scores"_a, "thresholds"_a, "values"_a);
+    m.def(
+        "falling_rows",
+        [](In2<float> rows, std::size_t pooled) {
+            auto fallen = without_gil(
+                [&] { return isotonic::falling_rows(span(rows), rows.shape(1), pooled); });
+            return to_numpy(std::move(fallen), rows.shape(0), rows.shape(1));
+        },
+        "rows"_a, "pooled"_a);
+}
+
+}  // namespace megalabel::bind

@@ -1,0 +1,258 @@
+// Python's view of text: sparse text formats (sparse_text.hpp) and text to vectors
+// (vectorizer.hpp).
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "bind_arrays.hpp"
+#include "normal_forms.hpp"
+#include "parallel.hpp"
+#include "sparse_text.hpp"
+#include "vectorizer.hpp"
+
+namespace megalabel::bind {
+
+// A column of text: where each begins, and their UTF-8.
+using TextArrays = std::tuple<In<std::int64_t>, In<std::uint8_t>>;
+using NewTexts = std::tuple<Out<std::int64_t>, Out<std::uint8_t>>;
+// The same of terms, and in how many texts and how often each occurs.
+using TermArrays =
+    std::tuple<In<std::int64_t>, In<std::uint8_t>, In<std::int64_t>, In<std::int64_t>>;
+using NewTerms =
+    std::tuple<Out<std::int64_t>, Out<std::uint8_t>, Out<std::int64_t>, Out<std::int64_t>>;
+// Where rows start, their columns, and counts.
+using NewCounts = std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>>;
+
+struct Lookup {
+    In<std::uint64_t> slots;
+    In<std::int64_t> offsets;
+    In<std::uint8_t> data;
+
+    text::Lookup view() const { return {span(slots), {span(offsets), span(data)}}; }
+};
+
+struct Analysis {
+    text::Unit unit;
+    unicode::Case change;
+    bool strip_marks;
+    std::size_t shortest, longest, min_word_length;
+    Lookup stop_words;
+
+    text::Analysis view() const {
+        return {unit, change, strip_marks, shortest, longest, min_word_length};
+    }
+};
+
+inline text::Strings strings_of(const TextArrays& arrays) {
+    return {span(std::get<0>(arrays)), span(std::get<1>(arrays))};
+}
+inline text::TermsView terms_of(const TermArrays& arrays) {
+    const auto& [offsets, data, text_counts, counts] = arrays;
+    return {{span(offsets), span(data)}, span(text_counts), span(counts)};
+}
+
+template <class T>
+Out<T> to_numpy(text::Buffer<T>&& values) {
+    std::size_t size = values.size;
+    T* data = values.data.release();
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return Out<T>(data, {size}, owner);
+}
+inline NewTexts to_numpy(std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>>&& texts) {
+    return {to_numpy(std::move(texts.first)), to_numpy(std::move(texts.second))};
+}
+inline NewTerms to_numpy(text::Terms&& terms) {
+    return {to_numpy(std::move(terms.offsets)), to_numpy(std::move(terms.data)),
+            to_numpy(std::move(terms.text_counts)), to_numpy(std::move(terms.counts))};
+}
+inline NewCounts to_numpy(text::CountRows&& rows) {
+    return {to_numpy(std::move(rows.indptr)), to_numpy(std::move(rows.indices)),
+            to_numpy(std::move(rows.counts))};
+}
+
+// The UTF-8 of a list of strings, one after another, and where each begins.
+inline NewTexts encode_texts(nb::typed<nb::sequence, nb::str> values) {
+    auto items = nb::steal(PySequence_Fast(values.ptr(), "expected a list of strings"));
+    if (!items.is_valid()) nb::raise_python_error();
+    const auto n = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+    std::vector<std::int64_t> offsets(n + 1);
+    std::vector<std::uint8_t> data;
+    for (std::size_t i = 0; i < n; ++i) {
+        PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), i);
+        if (!PyUnicode_Check(item)) throw nb::type_error("expected a string");
+        if (PyUnicode_IS_COMPACT_ASCII(item)) {
+            const std::uint8_t* begin = PyUnicode_1BYTE_DATA(item);
+            data.insert(data.end(), begin, begin + PyUnicode_GET_LENGTH(item));
+        } else {  // not PyUnicode_AsUTF8, which would keep a copy in the string
+            auto utf8 = nb::steal<nb::bytes>(PyUnicode_AsUTF8String(item));
+            if (!utf8.is_valid()) nb::raise_python_error();
+            data.insert(data.end(), utf8.c_str(), utf8.c_str() + utf8.size());
+        }
+        offsets[i + 1] = static_cast<std::int64_t>(data.size());
+        if ((i + 1) % (1 << 16) == 0) check_signals();
+    }
+    return {to_numpy(std::move(offsets)), to_numpy(std::move(data))};
+}
+
+inline void bind_sparse_text(nb::module_& m) {
+    m.def(
+        "parse_sparse_text",
+        [](In<std::uint8_t> text, bool svmlight, std::int64_t features, std::int64_t labels,
+           std::int64_t first_line, std::size_t keep, std::size_t piece_bytes) {
+            for (auto limit : {features, labels})
+                if (limit < 0 || limit > std::numeric_limits<std::int32_t>::max())
+                    throw std::invalid_argument("numbers of features and labels are 31 bits wide");
+            auto rows = without_gil([&] {
+                return sparse_text::parse(
+                    {reinterpret_cast<const char*>(text.data()), text.size()},
+                    {svmlight, features, labels, first_line, keep, piece_bytes});
+            });
+            std::vector<std::tuple<std::int64_t, std::int64_t, nb::bytes>> problems;
+            for (auto& p : rows.problems)
+                problems.emplace_back(p.line, p.column,
+                                      nb::bytes(p.message.data(), p.message.size()));
+            return std::tuple(
+                to_numpy(std::move(rows.target_indptr)), to_numpy(std::move(rows.target_indices)),
+                to_numpy(std::move(rows.feature_indptr)), to_numpy(std::move(rows.feature_indices)),
+                to_numpy(std::move(rows.values)), rows.bad, std::move(problems));
+        },
+        "text"_a, nb::kw_only(), "svmlight"_a, "features"_a, "labels"_a, "first_line"_a, "keep"_a,
+        "piece_bytes"_a = sparse_text::Options{}.piece_bytes);
+    m.def(
+        "format_sparse_text",
+        [](In<std::int64_t> target_indptr, In<std::int32_t> target_indices,
+           In<std::int64_t> feature_indptr, In<std::int32_t> feature_indices, In<float> values,
+           std::size_t begin, std::size_t end) {
+            const auto text = without_gil([&] {
+                return sparse_text::format({span(target_indptr), span(target_indices)},
+                                           {span(feature_indptr), span(feature_indices)},
+                                           span(values), begin, end);
+            });
+            return nb::bytes(text.data(), text.size());
+        },
+        nb::kw_only(), "target_indptr"_a, "target_indices"_a, "feature_indptr"_a,
+        "feature_indices"_a, "values"_a, "begin"_a, "end"_a);
+}
+
+inline void bind_text(nb::module_& m) {
+    m.attr("UNICODE_VERSION") = unicode::kVersion;
+    nb::enum_<text::Unit>(m, "Unit", "What n-grams are made of.")
+        .value("word", text::Unit::kWord)
+        .value("char", text::Unit::kCharacter)
+        .value("char_wb", text::Unit::kCharacterInWord);
+    nb::enum_<unicode::Case>(m, "Case", "What becomes of upper case.")
+        .value("keep", unicode::Case::kKeep)
+        .value("lower", unicode::Case::kLower)
+        .value("fold", unicode::Case::kFold);
+    nb::enum_<text::Norm>(m, "Norm", "What a row is divided by.")
+        .value("none", text::Norm::kNone)
+        .value("l1", text::Norm::kL1)
+        .value("l2", text::Norm::kL2);
+    bind_struct<Lookup>(m, "Lookup", "Terms, and the slots of `lookup_slots` to find them by.",
+                        std::pair{"slots", &Lookup::slots}, std::pair{"offsets", &Lookup::offsets},
+                        std::pair{"data", &Lookup::data});
+    bind_struct<Analysis>(
+        m, "Analysis", "How the terms of a text are made.", std::pair{"unit", &Analysis::unit},
+        std::pair{"case", &Analysis::change}, std::pair{"strip_marks", &Analysis::strip_marks},
+        std::pair{"shortest", &Analysis::shortest}, std::pair{"longest", &Analysis::longest},
+        std::pair{"min_word_length", &Analysis::min_word_length},
+        std::pair{"stop_words", &Analysis::stop_words});
+    using text::Selection;
+    bind_struct<Selection>(
+        m, "Selection", "Which terms stay: by their texts, and at most so many (0: all).",
+        std::pair{"fewest", &Selection::fewest}, std::pair{"most", &Selection::most},
+        std::pair{"limit", &Selection::limit}, std::pair{"by_texts", &Selection::by_texts});
+
+    m.def("encode_texts", &encode_texts, "values"_a);
+    m.def(
+        "normalise_texts",
+        [](TextArrays texts, bool compose, bool compatible) -> std::optional<NewTexts> {
+            auto changed = without_gil(
+                [&] { return text::normalised(strings_of(texts), {compose, compatible}); });
+            if (!changed) return std::nullopt;
+            return to_numpy(std::move(*changed));
+        },
+        "texts"_a, nb::kw_only(), "compose"_a, "compatible"_a);
+    m.def(
+        "analyse",
+        [](TextArrays texts, const Analysis& how) {
+            return to_numpy(without_gil([&] {
+                return text::analyse(strings_of(texts), how.view(), how.stop_words.view());
+            }));
+        },
+        "texts"_a, "how"_a);
+    m.def(
+        "lookup_slots",
+        [](TextArrays terms) {
+            return to_numpy(without_gil([&] { return text::lookup_slots(strings_of(terms)); }));
+        },
+        "terms"_a);
+    m.def(
+        "count_terms",
+        [](TextArrays texts, const Analysis& how) {
+            return to_numpy(without_gil([&] {
+                return text::count_terms(strings_of(texts), how.view(), how.stop_words.view(),
+                                         false)
+                    .terms;
+            }));
+        },
+        "texts"_a, "how"_a);
+    m.def(
+        "merge_terms",
+        [](TermArrays a, TermArrays b) {
+            return to_numpy(
+                without_gil([&] { return text::merge_terms(terms_of(a), terms_of(b)); }));
+        },
+        "a"_a, "b"_a);
+    m.def(
+        "select_terms",
+        [](TermArrays terms, Selection wanted) {
+            return to_numpy(
+                without_gil([&] { return text::select_terms(terms_of(terms), wanted).first; }));
+        },
+        "terms"_a, "wanted"_a);
+    m.def(
+        "learn_rows",
+        [](TextArrays texts, const Analysis& how, Selection wanted) {
+            auto learned = without_gil([&] {
+                return text::learn_rows(strings_of(texts), how.view(), how.stop_words.view(),
+                                        wanted);
+            });
+            return std::tuple(to_numpy(std::move(learned.terms)), learned.found,
+                              to_numpy(std::move(learned.rows)));
+        },
+        "texts"_a, "how"_a, "wanted"_a);
+    m.def(
+        "find_rows",
+        [](TextArrays texts, const Analysis& how, const Lookup& terms) {
+            return to_numpy(without_gil([&] {
+                return text::find_rows(strings_of(texts), how.view(), how.stop_words.view(),
+                                       text::TermFinder{terms.view()});
+            }));
+        },
+        "texts"_a, "how"_a, "terms"_a);
+    m.def(
+        "hash_rows",
+        [](TextArrays texts, const Analysis& how, std::uint32_t columns) {
+            return to_numpy(without_gil([&] {
+                return text::find_rows(strings_of(texts), how.view(), how.stop_words.view(),
+                                       text::HashFinder(columns));
+            }));
+        },
+        "texts"_a, "how"_a, "columns"_a);
+    m.def(
+        "weigh_rows",
+        [](In<std::int64_t> indptr, In<std::int32_t> indices, InOut<float> values, In<float> idf,
+           bool binary, bool sublinear, text::Norm norm) {
+            nb::gil_scoped_release release;
+            text::weigh_rows(span(indptr), span(indices), span(values), span(idf), binary,
+                             sublinear, norm);
+        },
+        "indptr"_a, "indices"_a, "values"_a, nb::kw_only(), "idf"_a, "binary"_a, "sublinear"_a,
+        "norm"_a);
+}
+
+}  // namespace megalabel::bind

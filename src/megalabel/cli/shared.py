@@ -1,0 +1,93 @@
+"""What the commands share: options, and how what is typed becomes values."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import megalabel
+from megalabel import data, systems
+from megalabel.cli import output
+from megalabel.errors import ParameterError
+from megalabel.tagger import Tagger
+
+Model = Annotated[Path, typer.Argument(help="A model folder.")]
+Folder = Annotated[Path, typer.Argument(help="A corpus: a folder or a file.")]
+Cutoffs = Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")]
+Part = Annotated[str, typer.Option("--split", help="Which part of the corpus.")]
+OnePart = Annotated[str | None, typer.Option("--split", help="Which part of a folder.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+SkipBad = Annotated[bool, typer.Option(help="Leave bad lines out, and say which.")]
+MaxBytes = Annotated[
+    int | None, typer.Option(min=1, help="Memory that a small corpus file may ask for.")
+]
+System = Annotated[str, typer.Option(help="The recipe; see `megalabel systems`.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the system, or of a part (features.min_df=2); may be repeated.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
+
+
+def use_threads(threads: int | None) -> None:
+    """Set the number of cores."""
+    if threads is not None:
+        megalabel.set_threads(threads)
+
+
+def read(path: Path, part: str | None, skip_bad: bool, max_bytes: int | None = None) -> data.Corpus:
+    """One part of a folder, or a file; says what was skipped."""
+    problems = data.Problems(skip=skip_bad)
+    # --split has a default: a file is what it is, whatever its name says
+    split = part if path.is_dir() else None
+    corpus = data.read(path, split, problems=problems, max_bytes=max_bytes)
+    output.tell_skipped(problems)
+    return corpus
+
+
+def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
+    """The tagger that the options ask for."""
+    tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
+    tagger.check_parts()
+    return tagger
+
+
+def settings_of(settings: list[str] | None) -> dict[str, Any]:
+    """Parameters by name, from `key=value`."""
+    parameters: dict[str, Any] = {}
+    for setting in settings or []:
+        key, found, value = setting.partition("=")
+        if not found:
+            raise ParameterError(f"--set takes key=value, not {setting!r}")
+        parameters[key.replace(".", "__")] = _value_of(value)
+    return parameters
+
+
+def _value_of(text: str) -> Any:
+    """A setting's value: a number, list, true, none … in JSON's or Python's spelling; else text."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
+
+
+def cutoffs(text: str) -> list[int]:
+    """`1,3,5` as numbers."""
+    try:
+        values = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        values = [0]
+    if values[0] < 1:
+        raise ParameterError(f"-k takes positive whole numbers separated by commas, not {text!r}")
+    return values
