@@ -135,6 +135,8 @@ def test_a_tagger_holds_what_answers_and_what_trains(corpus, tmp_path):
     assert encoder.fitted
     assert tokenizer.max_length == 16
     tagger.save(tmp_path / "model")
+    files = store.about(tmp_path / "model")["files"]
+    assert not [name for name in files if name.startswith(("features.", "classifier."))]
     loaded = megalabel.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.rank(corpus, 3).scores, before.scores)
     for again in (clone(tagger), tagger, loaded):  # what trains is there, and nothing of it learned

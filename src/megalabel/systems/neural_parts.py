@@ -163,7 +163,7 @@ class _Trial:
     ranker: int
     """The bytes of that."""
     width: int
-    """Of the encoder's vectors."""
+    """Of what is held of a text beside its words: mostly the encoder's vector."""
     held: int
     """Bytes of memory that were in use at its end."""
 
@@ -225,6 +225,7 @@ class _Job:
         joined = isinstance(features, Concat)  # words and vectors, for a linear ranker
         ranker = learned_bytes(classifier) if joined else 0
         network = learned_bytes(features) + learned_bytes(classifier)
+        vectors = (features.parts_[-1] if joined else features).transform(some[:1])
         return _Trial(
             texts=len(rows),
             seconds=seconds,
@@ -234,7 +235,7 @@ class _Job:
             rest=seconds - sum(t.seconds for t in watch.trainings),
             network=network - learned_bytes(self.features) - ranker,
             ranker=ranker,
-            width=(features.parts_[-1] if joined else features).n_features,
+            width=vectors.shape[1],
             held=memory_in_use(),
         )
 
