@@ -24,6 +24,7 @@ from megalabel.neural import (
     RecurrentEncoder,
     RecursiveClassifier,
     StagedClassifier,
+    TextViews,
     Tokenizer,
     Trainer,
     encoder_of,
@@ -176,3 +177,15 @@ def test_no_trained_classifier_is_kept(corpus, tmp_path):
     assert not store.load(tmp_path / "classifier").fitted
     with pytest.raises(ValueError, match="FullClassifier the parts that answer are kept"):
         FullClassifier(BAG).restore({"weights_": made.weights_})
+
+
+def test_a_linear_ranker_explains_and_is_pruned(encoders, corpus):
+    features = TextViews(Tfidf(), Tokenizer(encoders["views"].source, max_length=16))
+    classifier = CascadeClassifier(encoders["views"], TRAINER, "one-vs-all")
+    tagger = Tagger(classifier, features, calibration=None).fit(corpus)
+    [reason] = tagger.explain("red evening gown", "red", words=50)
+    assert dict(reason.words)["red"] > 0
+    smaller = tagger.prune(max_per_label=2)
+    counts = np.diff(smaller.classifier_.weights_.to_csr().indptr)
+    assert counts.max() <= 3  # with the bias
+    assert smaller.rank(corpus, 3).ids.shape == (300, 3)
