@@ -6,7 +6,6 @@ positives' gradients are found exactly beforehand and put in their places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from megalabel.neural.heads.plain import column_share, row_targets
-from megalabel.neural.kernels.forms import FOCAL, LOGISTIC, NORMALISER, SOFTMAX, SQUARED_HINGE
+from megalabel.neural.kernels.forms import KINDS, NORMALISER, SOFTMAX
 from megalabel.neural.kernels.operands import describable, processors
 from megalabel.neural.kernels.positives import pair_scores, patch
 from megalabel.neural.kernels.scores import score_gradients
@@ -22,6 +21,7 @@ from megalabel.neural.kernels.squares import mean_squares
 from megalabel.neural.kernels.tuning import Tuning
 from megalabel.neural.kernels.update import update_weights
 from megalabel.neural.losses.base import Loss
+from megalabel.neural.losses.separable import SeparableLoss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
@@ -31,18 +31,17 @@ _CHUNK_BYTES = 136 << 20
 
 
 @dataclass(frozen=True)
-class Form:
-    """Which of the kernels' losses a loss is, for labels that a row does not have."""
+class KernelForm:
+    """A loss as kernels compute it for labels that a row does not have."""
 
     kind: int
-    gamma: float = 0.0
-    scale: Tensor | None = None
+    number: float
+    scale: Tensor | None
+    """A factor for each label; None: 1."""
 
 
-def recognise(loss: Loss, labels: int, held: Tensor) -> Form | None:
-    """The form whose gradient is the loss's own, up to a factor for each label; None: no form.
-
-    The loss is asked, not its name: any loss with such a gradient runs fused.
+def form_of(loss: Loss, labels: int, held: Tensor) -> KernelForm | None:
+    """What a loss declares as its form, for kernels; None: they do not compute it.
 
     Parameters
     ----------
@@ -51,40 +50,15 @@ def recognise(loss: Loss, labels: int, held: Tensor) -> Form | None:
     held
         The labels, (n,), whose factors are wanted.
     """
-    if getattr(loss, "normalised", False):
-        return Form(SOFTMAX.value, 1 / getattr(loss, "temperature", 1.0))
-    if not getattr(loss, "separable", False):
+    if loss.form is None:
         return None
-    gamma = float(getattr(loss, "gamma", 0.0))
-    candidates: list[tuple[int, Callable[[Tensor], Tensor]]] = [
-        (LOGISTIC.value, torch.sigmoid),
-        (SQUARED_HINGE.value, lambda s: 2 * (1 + s).clamp(min=0)),
-        (FOCAL.value, lambda s: _focal(s, gamma)),
-    ]
-    share = column_share(loss, len(held), labels)
-
-    def asked(score: float) -> Tensor:
-        scores = torch.full((1, len(held)), score, device=held.device)
-        return loss.gradient(scores, torch.zeros_like(scores), labels=held)[0].float() * share
-
-    points = (-6.0, -2.5, -0.7, 0.3, 1.5, 4.0)
-    answers = [asked(point) for point in points]
-    for kind, formula in candidates:
-        at = [float(formula(torch.tensor(point, dtype=torch.float64))) for point in points]
-        scale = answers[3] / at[3]
-        fits = all(
-            torch.allclose(answer, scale * value, rtol=1e-4, atol=1e-7 * float(scale.abs().max()))
-            for answer, value in zip(answers, at, strict=True)
-        )
-        if fits:
-            alike = bool((scale - 1).abs().max() < 1e-5)
-            return Form(kind, gamma, None if alike else scale.contiguous())
-    return None
-
-
-def _focal(s: Tensor, gamma: float) -> Tensor:
-    p = torch.sigmoid(s)
-    return p**gamma * (gamma * (1 - p) * torch.nn.functional.softplus(s) + p)
+    scale = None
+    if isinstance(loss, SeparableLoss):
+        none = torch.zeros((1, len(held)), device=held.device)
+        scale = loss.column_weights(none, held)[1][0] * column_share(loss, len(held), labels)
+        if bool((scale - 1).abs().max() < 1e-5):
+            scale = None
+    return KernelForm(KINDS[loss.form.name], loss.form.number, scale)
 
 
 def step_for(head: DenseHead) -> FusedStep | None:
@@ -94,7 +68,7 @@ def step_for(head: DenseHead) -> FusedStep | None:
     if head.loss is None or len(head.weights) == 0:
         return None
     held = torch.arange(head.first, head.last, device=head.weights.device)
-    form = recognise(head.loss, head.labels, held)
+    form = form_of(head.loss, head.labels, held)
     return None if form is None else FusedStep(form, head.tuning or Tuning())
 
 
@@ -113,7 +87,7 @@ class _Inputs:
 class FusedStep:
     """What `plain_step` does, by kernels."""
 
-    def __init__(self, form: Form, tuning: Tuning) -> None:
+    def __init__(self, form: KernelForm, tuning: Tuning) -> None:
         self.form = form
         self.tuning = tuning
 
@@ -147,7 +121,7 @@ class FusedStep:
             scores += head.bias[label]
         shift = None
         if mass is not None:
-            cooling = self.form.gamma
+            cooling = self.form.number
             normaliser = self._normaliser(head, x)
             logits = scores * cooling - normaliser[row]
             shift = normaliser - (mass * cooling).log()
@@ -261,7 +235,7 @@ class FusedStep:
             bias=bias,
             scale=scale,
             shift=shift,
-            gamma=form.gamma,
+            gamma=form.number,
             value=valued,
             descriptors=described,
         )
@@ -279,7 +253,7 @@ class FusedStep:
                 form=NORMALISER.value,
                 tile=self.tuning.scores_tile,
                 bias=None if head.bias is None else head.bias[first:last],
-                gamma=self.form.gamma,
+                gamma=self.form.number,
                 descriptors=described,
             )
             assert part is not None
