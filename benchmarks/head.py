@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from megalabel.neural.heads import DenseHead
+from megalabel.neural.heads import DenseModule
 from megalabel.neural.targets import Targets
 
 CHUNKS = [16_896, 33_792, 67_584, 135_168]  # with 512 rows, whole waves of tiles on 132 processors
@@ -124,8 +124,8 @@ class Bench:
         return line
 
     # ------------------------------------------------------------ what is measured
-    def head(self, labels: int, tuning: object = None, **options: object) -> DenseHead:
-        head = DenseHead(
+    def head(self, labels: int, tuning: object = None, **options: object) -> DenseModule:
+        head = DenseModule(
             self.width,
             labels,
             options.pop("loss", Bce()),  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ class Bench:
         indices = torch.randint(labels, (3 * rows,), generator=self.source, device=self.device)
         indptr = torch.arange(0, 3 * rows + 1, 3, device=self.device)
         targets = Targets(indptr, indices, torch.ones(3 * rows, device=self.device), labels)
-        head = DenseHead(
+        head = DenseModule(
             width, labels, Bce(), dtype=torch.bfloat16, chunk=256, device=self.device, seed=5
         )
         head.learning_rate = 0.5

@@ -13,8 +13,9 @@ from scipy.sparse import csr_matrix
 
 from megalabel.errors import MegalabelError
 from megalabel.neural import AssembledEncoder, CascadeClassifier, FullClassifier, Trainer
+from megalabel.neural.batches import TextSource
 from megalabel.neural.full import FullModel
-from megalabel.neural.heads import DenseHead
+from megalabel.neural.heads import DenseModule
 from megalabel.neural.losses import BCE
 from megalabel.neural.recorded import Recorded, padded_length
 from megalabel.neural.tokens import TokenBatch, Tokens
@@ -193,7 +194,7 @@ def test_what_was_recorded_is_gone_after_training(rows):
     tokens, labels = rows
     encoder = AssembledEncoder(width=32, layers=1, heads=2, pretrain_epochs=0)
     module = encoder.begin(tokens, 0, None, None)
-    model = FullModel(module, DenseHead(32, 50, BCE()))
-    Trainer(steps=3, batch=16, device=DEVICE).fit(model, tokens, labels)
+    model = FullModel(module, DenseModule(32, 50, BCE()))
+    Trainer(steps=3, batch=16, device=DEVICE).fit(model, TextSource(tokens, labels))
     assert "forward" not in vars(module)
     assert all(parameter.grad is None for parameter in module.parameters())

@@ -9,26 +9,38 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from megalabel.errors import MegalabelError
+from megalabel.neural.models import Model
+
 if TYPE_CHECKING:
     from megalabel.neural.trainer import Trainer
 
 
-def optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
-    """AdamW for the encoder and what is dense beside it, RowAdam for tables of which a step
-    touches some rows."""
+def optimisers(model: Model, trainer: Trainer) -> list[torch.optim.Optimizer]:
+    """AdamW for what is dense, at the rates of the model's groups, RowAdam for tables of which a
+    step touches some rows."""
     sparse = {
         id(p)
         for m in model.modules()
         if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
         for p in m.parameters()
     }
+    rates: dict[int, float] = {}
+    for part in model.groups().values():
+        for module in part.modules:
+            for parameter in module.parameters():
+                rates.setdefault(id(parameter), getattr(trainer, part.rate))
     dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     sparse_groups: dict[float, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        below = name.startswith(("encoder.", "projection."))
-        rate = trainer.learning_rate if below else trainer.head_learning_rate
+        if id(parameter) not in rates:
+            raise MegalabelError(
+                f"{name} of {type(model).__name__} learns, but is in none of its groups: "
+                f"{', '.join(model.groups())}"
+            )
+        rate = rates[id(parameter)]
         if id(parameter) in sparse:
             sparse_groups.setdefault(rate, []).append(parameter)
         else:

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel.neural.heads import DenseHead  # noqa: E402
+from megalabel.neural.heads import DenseModule  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def rank_run(rank: int, folder: str) -> None:
     """What each rank does; called in a process of its own."""
     import torch.distributed as dist
 
-    from megalabel.neural.heads import ShardedHead
+    from megalabel.neural.heads.sharded import ShardedModule, shard_of
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
@@ -51,8 +51,9 @@ def rank_run(rank: int, folder: str) -> None:
     rows = slice(0, CUT) if rank == 0 else slice(CUT, 5)
     results = []
     for loss, options in CASES:
-        head = ShardedHead(WIDTH, LABELS, loss, seed=1, **options)
-        head.learning_rate = 0.2
+        shard = shard_of(LABELS)
+        head = ShardedModule(DenseModule(WIDTH, LABELS, loss, seed=1, shard=shard, **options))
+        head.local.before_update(0.2)
         for _ in range(2):
             own = x[rows].clone().requires_grad_()
             value = head(own, part(indices, rows))
@@ -93,7 +94,7 @@ def test_two_ranks_are_one_head(tmp_path):
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     x, indices = data()
     for case, (loss, options) in enumerate(CASES):
-        head = DenseHead(WIDTH, LABELS, loss, seed=1, **options)
+        head = DenseModule(WIDTH, LABELS, loss, seed=1, **options)
         head.learning_rate = 0.2
         for _ in range(2):
             leaf = x.clone().requires_grad_()

@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("triton", reason="kernels need Triton")
 
-from megalabel.neural.heads import DenseHead  # noqa: E402
-from megalabel.neural.heads.fused import form_of  # noqa: E402
+from megalabel.neural.heads import DenseModule  # noqa: E402
+from megalabel.neural.heads.steps.fused import form_of  # noqa: E402
 from megalabel.neural.kernels.tuning import Tile, Tuning  # noqa: E402
 from megalabel.neural.losses import (  # noqa: E402
     BCE,
@@ -52,7 +52,7 @@ def test_a_step_is_that_of_plain_torch(name, device):
     rows, width, labels = 5, 24, 77
     x, targets = batch(rows, width, labels, device)
     heads = [
-        DenseHead(
+        DenseModule(
             width,
             labels,
             losses(labels)[name],
@@ -91,7 +91,9 @@ def test_optimisers_by_kernels_are_those_of_plain_torch(options, device):
     x, targets = batch(rows, width, labels, device)
     loss = losses(labels)["logistic"]
     shared = {"dtype": torch.bfloat16, "bias": True, "chunk": 24, "seed": 3, "device": device}
-    heads = [DenseHead(width, labels, loss, tuning=t, **shared, **options) for t in (TUNING, None)]
+    heads = [
+        DenseModule(width, labels, loss, tuning=t, **shared, **options) for t in (TUNING, None)
+    ]
     if device == "cuda":
         heads[1]._fused = (heads[1].weights.device, None)
     for _ in range(3):
@@ -114,9 +116,9 @@ def test_a_shard_by_kernels_is_a_part_of_the_whole(device):
     x, targets = batch(4, 16, 50, device)
     options = {"dtype": torch.bfloat16, "seed": 2, "tuning": TUNING, "device": device}
     loss = losses(50)["logistic"]
-    whole = DenseHead(16, 50, loss, **options)
+    whole = DenseModule(16, 50, loss, **options)
     value, gradient = whole.learn(x, targets)
-    parts = [DenseHead(16, 50, loss, shard=s, **options) for s in ((0, 24), (24, 50))]
+    parts = [DenseModule(16, 50, loss, shard=s, **options) for s in ((0, 24), (24, 50))]
     results = [part.learn(x, targets) for part in parts]
     torch.testing.assert_close(sum(r[0] for r in results), value, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(sum(r[1] for r in results), gradient, rtol=1e-4, atol=1e-5)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.plain import column_share, row_targets
+from megalabel.neural.heads.steps.plain import column_share, row_targets
 from megalabel.neural.kernels.forms import KINDS, NORMALISER, SOFTMAX
 from megalabel.neural.kernels.operands import describable, processors
 from megalabel.neural.kernels.positives import pair_scores, patch
@@ -25,7 +25,7 @@ from megalabel.neural.losses.separable import SeparableLoss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
-    from megalabel.neural.heads.dense import DenseHead
+    from megalabel.neural.heads.dense import DenseModule
 
 _CHUNK_BYTES = 136 << 20
 
@@ -61,7 +61,7 @@ def form_of(loss: Loss, labels: int, held: Tensor) -> KernelForm | None:
     return KernelForm(KINDS[loss.form.name], loss.form.number, scale)
 
 
-def step_for(head: DenseHead) -> FusedStep | None:
+def step_for(head: DenseModule) -> FusedStep | None:
     """The fused step of a head, or None where only the plain one can do what it asks for."""
     if head.weights.dtype != torch.bfloat16:
         return None
@@ -91,7 +91,7 @@ class FusedStep:
         self.form = form
         self.tuning = tuning
 
-    def chunk(self, head: DenseHead, rows: int) -> int:
+    def chunk(self, head: DenseModule, rows: int) -> int:
         """Labels at a time: whole waves of tiles, so that no multiprocessor waits for the last."""
         most = (2**31 - 1) // max(rows, head.width)  # kernels count places within a chunk in int32
         chosen = head.chunk or self.tuning.chunk
@@ -105,7 +105,7 @@ class FusedStep:
         return max(1, min(_CHUNK_BYTES // (2 * rows), most) // unit) * unit
 
     def __call__(
-        self, head: DenseHead, features: Tensor, targets: Targets, *, update: bool, valued: bool
+        self, head: DenseModule, features: Tensor, targets: Targets, *, update: bool, valued: bool
     ) -> tuple[Tensor, Tensor]:
         rows = len(features)
         x = features.to(torch.bfloat16).contiguous()
@@ -138,7 +138,7 @@ class FusedStep:
         return (value + rest) / rows, sums / rows
 
     def _chunks(
-        self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
+        self, head: DenseModule, inputs: _Inputs, update: bool, valued: bool
     ) -> tuple[Tensor, Tensor]:
         """The sum of the negatives' losses and that of the features' gradients; the weights move.
 
@@ -188,7 +188,7 @@ class FusedStep:
         value = torch.cat(values).sum() if values else torch.zeros((), device=x.device)
         return value, sums
 
-    def _plan(self, head: DenseHead, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
+    def _plan(self, head: DenseModule, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
         """A buffer for the gradient by a chunk's scores, and the chunks."""
         count = len(head.weights)
         size = min(self.chunk(head, rows), -(-count // 8) * 8)
@@ -196,7 +196,7 @@ class FusedStep:
         return buffer, [(a, min(a + size, count)) for a in range(0, count, size)]
 
     def _positives(
-        self, head: DenseHead, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
+        self, head: DenseModule, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
     ) -> tuple[Tensor, Tensor]:
         """The positives' gradients, and what they add to the loss of negatives in their places."""
         loss = head.loss
@@ -213,7 +213,7 @@ class FusedStep:
 
     def _negatives(
         self,
-        head: DenseHead,
+        head: DenseModule,
         x: Tensor,
         here: slice,
         gradient: Tensor,
@@ -240,7 +240,7 @@ class FusedStep:
             descriptors=described,
         )
 
-    def _normaliser(self, head: DenseHead, x: Tensor) -> Tensor:
+    def _normaliser(self, head: DenseModule, x: Tensor) -> Tensor:
         """Each row's log-sum-exp of the scores of all labels."""
         normaliser = torch.full((len(x),), -torch.inf, device=x.device)
         buffer, chunks = self._plan(head, len(x))
