@@ -28,24 +28,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from megalabel.neural.heads import DenseModule
+from megalabel.neural.losses import BCE
 from megalabel.neural.targets import Targets
 
 CHUNKS = [16_896, 33_792, 67_584, 135_168]  # with 512 rows, whole waves of tiles on 132 processors
-
-
-class Bce:
-    """Binary cross entropy, summed over labels: what a head asks of a loss."""
-
-    separable = True
-    reduction = "sum"
-
-    def __call__(self, scores: Tensor, targets: Tensor, **_: object) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(
-            scores.float(), targets, reduction="none"
-        ).sum(1)
-
-    def gradient(self, scores: Tensor, targets: Tensor, **_: object) -> Tensor:
-        return torch.sigmoid(scores) - targets
 
 
 @dataclass
@@ -128,7 +114,7 @@ class Bench:
         head = DenseModule(
             self.width,
             labels,
-            options.pop("loss", Bce()),  # type: ignore[arg-type]
+            options.pop("loss", BCE()),  # type: ignore[arg-type]
             dtype=torch.bfloat16,
             tuning=tuning,  # type: ignore[arg-type]
             device=self.device,
@@ -282,7 +268,7 @@ class Bench:
         indptr = torch.arange(0, 3 * rows + 1, 3, device=self.device)
         targets = Targets(indptr, indices, torch.ones(3 * rows, device=self.device), labels)
         head = DenseModule(
-            width, labels, Bce(), dtype=torch.bfloat16, chunk=256, device=self.device, seed=5
+            width, labels, BCE(), dtype=torch.bfloat16, chunk=256, device=self.device, seed=5
         )
         head.learning_rate = 0.5
         before = head.weights.double()
