@@ -184,13 +184,18 @@ def test_an_interrupted_training_goes_on_to_the_same_end(
     np.testing.assert_array_equal(source.mined, mined.mined)
 
 
-def test_a_parameter_without_a_rate_is_told(pairs):
+def test_what_learns_without_a_rate_is_told(pairs):
     class Forgetful(DualModel):
         def groups(self):
             return {"encoder": Group([self.encoder])}
 
+    model = Forgetful(pairs[0])
+    trainer = Trainer(epochs=1, device="cpu")
     with pytest.raises(MegalabelError, match=r"scale\.factor of Forgetful .* groups: encoder"):
-        Trainer(epochs=1, device="cpu").fit(Forgetful(pairs[0]), PairSource(*pairs))
+        trainer.fit(model, PairSource(*pairs))
+    model.scale.factor.requires_grad_(False)  # it may still move by itself
+    with pytest.raises(MegalabelError, match=r"scale of Forgetful learns"):
+        trainer.fit(model, PairSource(*pairs))
 
 
 def test_by_default_all_of_a_model_learns_at_one_rate(pairs):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
+from megalabel.errors import MegalabelError
 from megalabel.neural.encoders import EncoderModule
+
+if TYPE_CHECKING:
+    from megalabel.neural.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class Model(nn.Module, ABC):
         """The mean loss of a batch, as the source of the training makes it."""
 
     def groups(self) -> Mapping[str, Group]:
-        """What learns at which rate, by name; every parameter that learns is in one of them, and
-        one that several share is in the first."""
+        """What learns at which rate, by name: all that does is in one of them. A module in several,
+        or a parameter of several modules, has the rate of the first."""
         return {"model": Group([self])}
 
     def passes(self) -> Sequence[Pass]:
@@ -67,3 +71,25 @@ class Stepped(nn.Module):
 
     def after_update(self, step: int, total: int) -> None:
         """So many steps of all have been made."""
+
+
+def rates_of(model: Model, trainer: Trainer) -> dict[nn.Module, float]:
+    """The rate of each module, that of the first group that it is in.
+
+    A MegalabelError where something that learns is in none of them.
+    """
+    rates: dict[nn.Module, float] = {}
+    for group in model.groups().values():
+        for part in group.modules:
+            for module in part.modules():
+                rates.setdefault(module, getattr(trainer, group.rate))
+    for name, module in model.named_modules():
+        learns = [key for key, p in module.named_parameters(name, False) if p.requires_grad]
+        if isinstance(module, Stepped):
+            learns.append(name)
+        if learns and module not in rates:
+            raise MegalabelError(
+                f"{learns[0]} of {type(model).__name__} learns, but is in none of its groups: "
+                f"{', '.join(model.groups())}"
+            )
+    return rates

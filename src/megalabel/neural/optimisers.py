@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from megalabel.errors import MegalabelError
-from megalabel.neural.models import Model
-
 if TYPE_CHECKING:
     from megalabel.neural.trainer import Trainer
 
 
-def optimisers(model: Model, trainer: Trainer) -> list[torch.optim.Optimizer]:
-    """AdamW for what is dense, at the rates of the model's groups, RowAdam for tables of which a
-    step touches some rows."""
+def optimisers(
+    model: nn.Module, rates: Mapping[nn.Module, float], trainer: Trainer
+) -> list[torch.optim.Optimizer]:
+    """AdamW for what is dense, RowAdam for tables of which a step touches some rows; at the rates
+    of the modules that parameters belong to."""
     sparse = {
         id(p)
         for m in model.modules()
         if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
         for p in m.parameters()
     }
-    rates: dict[int, float] = {}
-    for part in model.groups().values():
-        for module in part.modules:
-            for parameter in module.parameters():
-                rates.setdefault(id(parameter), getattr(trainer, part.rate))
+    parameter_rates: dict[nn.Parameter, float] = {}
+    for module, rate in rates.items():
+        for parameter in module.parameters(recurse=False):
+            parameter_rates.setdefault(parameter, rate)
     dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     sparse_groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
-        if id(parameter) not in rates:
-            raise MegalabelError(
-                f"{name} of {type(model).__name__} learns, but is in none of its groups: "
-                f"{', '.join(model.groups())}"
-            )
-        rate = rates[id(parameter)]
+        rate = parameter_rates[parameter]
         if id(parameter) in sparse:
             sparse_groups.setdefault(rate, []).append(parameter)
         else:

@@ -23,7 +23,7 @@ from megalabel.neural.batches import Source
 from megalabel.neural.encoders import EncoderModule
 from megalabel.neural.logs import Journal
 from megalabel.neural.memory import is_out_of_memory
-from megalabel.neural.models import Model, Stepped
+from megalabel.neural.models import Model, Stepped, rates_of
 from megalabel.neural.optimisers import optimisers
 from megalabel.neural.recorded import Recorded
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
@@ -301,14 +301,9 @@ class _Run:
         self.model: Model = model.to(self.device)
         self.source, self.size = source, trainer.batch_of(len(source))
         self.total = trainer.total_steps(len(source))
-        self.stepped = {
-            module: getattr(trainer, group.rate)
-            for group in model.groups().values()
-            for part in group.modules
-            for module in part.modules()
-            if isinstance(module, Stepped)
-        }
-        self.optimisers = optimisers(model, trainer)
+        rates = rates_of(model, trainer)
+        self.stepped = {m: rate for m, rate in rates.items() if isinstance(m, Stepped)}
+        self.optimisers = optimisers(model, rates, trainer)
         # parameters that each process has for itself are neither averaged nor part of a length
         shared_out = [module for module in self.stepped if module.shared_out]
         self.whole_batch = bool(shared_out)
