@@ -53,6 +53,8 @@ class PairSource(Source):
 
     def between_epochs(self, epoch, model):
         self.epochs.append(epoch)
+        assert not model.training
+        assert not torch.is_grad_enabled()
         cpu = torch.device("cpu")
         texts, names = (
             model.vectors(rows_on(part, np.arange(len(part)), cpu))

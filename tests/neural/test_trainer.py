@@ -83,10 +83,14 @@ def test_batches_go_on_from_any_step():
     source = TextSource(X, Y)
 
     def taken(first, count):
-        batches = source.rows_from(first, 16, seed=0, model=None)
-        return [rows.tolist() for rows in islice(batches, count)]
+        begun = []
+        batches = source.rows_from(first, 16, seed=0, between=begun.append)
+        return [rows.tolist() for rows in islice(batches, count)], begun
 
-    assert taken(9, 11) == taken(0, 20)[9:]
+    whole, begun = taken(0, 20)  # of six batches an epoch
+    assert begun == [1, 2, 3]
+    assert taken(9, 11) == (whole[9:], [2, 3])
+    assert taken(12, 8) == (whole[12:], [2, 3])
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +102,11 @@ class Source(ABC):
         """
 
     def between_epochs(self, epoch: int, model: nn.Module) -> None:  # noqa: B027
-        """An epoch is about to begin, and another has ended: a time to mine, by the model as it
-        is. What is drawn here depends on the seed and the step."""
+        """An epoch is about to begin, and another has ended: a time to mine.
+
+        The model is as it answers: without dropout, and without gradients. What is drawn by torch
+        depends on the seed and the step.
+        """
 
     def state(self) -> dict[str, Tensor]:
         """What was found between epochs, for a checkpoint."""
@@ -112,13 +115,15 @@ class Source(ABC):
     def load(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Go on from what `state` gave."""
 
-    def rows_from(self, batch: int, size: int, seed: int, model: nn.Module) -> Iterator[np.ndarray]:
-        """The numbers of every batch from one on, epoch after epoch, without end."""
+    def rows_from(
+        self, batch: int, size: int, seed: int, between: Callable[[int], None]
+    ) -> Iterator[np.ndarray]:
+        """The numbers of every batch from one on, epoch after epoch, without end; `between` is
+        called with each epoch, but the first, that is about to begin."""
         epoch, skipped = divmod(batch, -(-len(self) // size))
         while True:
             if epoch and not skipped:
-                with torch.no_grad():
-                    self.between_epochs(epoch, model)
+                between(epoch)
             yield from self.order(epoch, size, seed)[skipped:]
             epoch, skipped = epoch + 1, 0
 

@@ -337,7 +337,7 @@ class _Run:
         batches = -(-len(self.source) // self.size)
         each = max(1, math.ceil(batches / trainer.accumulate))  # steps an epoch
         begun = self.step * trainer.accumulate
-        rows = self.source.rows_from(begun, self.size, trainer.seed, self.model)
+        rows = self.source.rows_from(begun, self.size, trainer.seed, self._between_epochs)
         kept = time.monotonic()
         self.model.train()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
@@ -414,6 +414,12 @@ class _Run:
         if trainer.average == "ema":
             self.averages.update()
         return summed
+
+    @torch.no_grad()
+    def _between_epochs(self, epoch: int) -> None:
+        self.model.eval()
+        self.source.between_epochs(epoch, self.model)
+        self.model.train()
 
     def _own_share(self, rows: np.ndarray) -> tuple[Any, float]:
         """What this process takes of a batch, and how much its mean counts.

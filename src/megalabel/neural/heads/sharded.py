@@ -74,10 +74,12 @@ class ShardedModule(HeadModule):
     ) -> Tensor:
         """The mean loss over the rows of all ranks; in training mode, also a step."""
         self.check(features, targets)
-        rows = _Gathered.apply(features, self.group)  # type: ignore[no-untyped-call]
         if shortlist is not None:
-            shortlist, _ = gathered_rows(shortlist, self.group)
-        value = self.local(rows, self._gather_targets(targets), shortlist)
+            raise ValueError(
+                "a head that is shared out scores all labels, not those of a shortlist"
+            )
+        rows = _Gathered.apply(features, self.group)  # type: ignore[no-untyped-call]
+        value = self.local(rows, self._gather_targets(targets))
         return _Summed.apply(value, self.group)  # type: ignore[no-any-return, no-untyped-call]
 
     @torch.no_grad()
