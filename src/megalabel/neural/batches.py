@@ -105,7 +105,7 @@ class Source(ABC):
         """An epoch is about to begin, and another has ended: a time to mine.
 
         The model is as it answers: without dropout, and without gradients. What is drawn by torch
-        depends on the seed and the step.
+        depends on the seed and the epoch.
         """
 
     def state(self) -> dict[str, Tensor]:

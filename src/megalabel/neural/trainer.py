@@ -6,8 +6,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _CHECKED = 64  # steps after which the loss is looked at
+_BETWEEN = 1  # tells what is drawn between epochs from what steps draw
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -355,9 +357,10 @@ class _Run:
                 recording.enter_context(recorded)
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():
+                drawn = list(islice(rows, trainer.accumulate))  # perhaps after a look at the model
                 if lap is not None:
                     lap.begin()
-                loss = self._update(rows)
+                loss = self._update(drawn)
                 self.summed, self.counted = self.summed + loss, self.counted + 1
                 self.step += 1
                 bar.advance()
@@ -382,7 +385,7 @@ class _Run:
         self.model.eval()
         return self.history
 
-    def _update(self, rows: Iterator[np.ndarray]) -> Tensor:
+    def _update(self, batches: Sequence[np.ndarray]) -> Tensor:
         """One step: the gradients of `accumulate` batches, and the optimisers' move."""
         trainer = self.trainer
         factor = trainer.rate(self.step, self.total)
@@ -396,8 +399,8 @@ class _Run:
         for recorded in self.recorded:
             recorded.begin()
         summed = torch.zeros((), device=self.device)
-        for _ in range(trainer.accumulate):
-            batch, share = self._own_share(next(rows))
+        for rows in batches:
+            batch, share = self._own_share(rows)
             with trainer.arithmetic():
                 loss = self.model(batch)
             if loss.requires_grad:  # not where a module that updates itself is all that learns
@@ -417,6 +420,8 @@ class _Run:
 
     @torch.no_grad()
     def _between_epochs(self, epoch: int) -> None:
+        # by the epoch alone, as steps draw by the step: a resumed training mines alike
+        torch.manual_seed(hash((self.trainer.seed, _BETWEEN, epoch)) & 0x7FFFFFFF)
         self.model.eval()
         self.source.between_epochs(epoch, self.model)
         self.model.train()
