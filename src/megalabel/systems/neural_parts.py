@@ -78,8 +78,8 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
 
     Features are made as the fit makes them. Then ever more batches are trained on, of short texts
     and long ones as in the fit, until two seconds or a twentieth of the job have passed. Each
-    training has its number of steps, of the seconds that one takes on average; all else, such as a linear
-    ranker, is on the line through the last two trials.
+    training has its number of steps, of the seconds that one takes on average; all else, such as a
+    linear ranker, is on the line through the last two trials.
     """
     room = neural()
     classifier: Any = tagger.classifier

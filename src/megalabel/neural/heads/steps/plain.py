@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.rounding import random_halves, round_randomly
+from megalabel.neural.heads.steps.rounding import random_halves, round_randomly
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
-    from megalabel.neural.heads.dense import DenseHead
+    from megalabel.neural.heads.dense import DenseModule
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def column_share(loss: object, columns: int, labels: int) -> float:
     return columns / labels if getattr(loss, "reduction", "sum") == "mean" else 1.0
 
 
-def row_targets(head: DenseHead, targets: Targets) -> tuple[Tensor, Tensor]:
+def row_targets(head: DenseModule, targets: Targets) -> tuple[Tensor, Tensor]:
     """For a softmax over labels: the weight of each entry of the targets, and each row's sum."""
     labels, values, mask = targets.padded()
     loss: Any = head.loss
@@ -35,7 +35,7 @@ def row_targets(head: DenseHead, targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def plain_step(
-    head: DenseHead, features: Tensor, targets: Targets, *, update: bool, valued: bool
+    head: DenseModule, features: Tensor, targets: Targets, *, update: bool, valued: bool
 ) -> tuple[Tensor, Tensor]:
     """The mean loss and its gradient by the features; with `update`, the weights move."""
     loss = head.loss
@@ -89,7 +89,7 @@ def plain_step(
     return value / rows, gradient / rows
 
 
-def move(head: DenseHead, first: int, last: int, gradient: Tensor) -> None:
+def move(head: DenseModule, first: int, last: int, gradient: Tensor) -> None:
     """Move the weights of a chunk by their gradient."""
     labels = torch.arange(head.first + first, head.first + last, device=gradient.device)
 

@@ -6,15 +6,14 @@ positives' gradients are found exactly beforehand and put in their places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.plain import column_share, row_targets
-from megalabel.neural.kernels.forms import FOCAL, LOGISTIC, NORMALISER, SOFTMAX, SQUARED_HINGE
+from megalabel.neural.heads.steps.plain import column_share, row_targets
+from megalabel.neural.kernels.forms import KINDS, NORMALISER, SOFTMAX
 from megalabel.neural.kernels.operands import describable, processors
 from megalabel.neural.kernels.positives import pair_scores, patch
 from megalabel.neural.kernels.scores import score_gradients
@@ -22,27 +21,27 @@ from megalabel.neural.kernels.squares import mean_squares
 from megalabel.neural.kernels.tuning import Tuning
 from megalabel.neural.kernels.update import update_weights
 from megalabel.neural.losses.base import Loss
+from megalabel.neural.losses.separable import SeparableLoss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
-    from megalabel.neural.heads.dense import DenseHead
+    from megalabel.neural.heads.dense import DenseModule
 
 _CHUNK_BYTES = 136 << 20
 
 
 @dataclass(frozen=True)
-class Form:
-    """Which of the kernels' losses a loss is, for labels that a row does not have."""
+class KernelForm:
+    """A loss as kernels compute it for labels that a row does not have."""
 
     kind: int
-    gamma: float = 0.0
-    scale: Tensor | None = None
+    number: float
+    scale: Tensor | None
+    """A factor for each label; None: 1."""
 
 
-def recognise(loss: Loss, labels: int, held: Tensor) -> Form | None:
-    """The form whose gradient is the loss's own, up to a factor for each label; None: no form.
-
-    The loss is asked, not its name: any loss with such a gradient runs fused.
+def form_of(loss: Loss, labels: int, held: Tensor) -> KernelForm | None:
+    """What a loss declares as its form, for kernels; None: they do not compute it.
 
     Parameters
     ----------
@@ -51,50 +50,25 @@ def recognise(loss: Loss, labels: int, held: Tensor) -> Form | None:
     held
         The labels, (n,), whose factors are wanted.
     """
-    if getattr(loss, "normalised", False):
-        return Form(SOFTMAX.value, 1 / getattr(loss, "temperature", 1.0))
-    if not getattr(loss, "separable", False):
+    if loss.form is None:
         return None
-    gamma = float(getattr(loss, "gamma", 0.0))
-    candidates: list[tuple[int, Callable[[Tensor], Tensor]]] = [
-        (LOGISTIC.value, torch.sigmoid),
-        (SQUARED_HINGE.value, lambda s: 2 * (1 + s).clamp(min=0)),
-        (FOCAL.value, lambda s: _focal(s, gamma)),
-    ]
-    share = column_share(loss, len(held), labels)
-
-    def asked(score: float) -> Tensor:
-        scores = torch.full((1, len(held)), score, device=held.device)
-        return loss.gradient(scores, torch.zeros_like(scores), labels=held)[0].float() * share
-
-    points = (-6.0, -2.5, -0.7, 0.3, 1.5, 4.0)
-    answers = [asked(point) for point in points]
-    for kind, formula in candidates:
-        at = [float(formula(torch.tensor(point, dtype=torch.float64))) for point in points]
-        scale = answers[3] / at[3]
-        fits = all(
-            torch.allclose(answer, scale * value, rtol=1e-4, atol=1e-7 * float(scale.abs().max()))
-            for answer, value in zip(answers, at, strict=True)
-        )
-        if fits:
-            alike = bool((scale - 1).abs().max() < 1e-5)
-            return Form(kind, gamma, None if alike else scale.contiguous())
-    return None
+    scale = None
+    if isinstance(loss, SeparableLoss):
+        none = torch.zeros((1, len(held)), device=held.device)
+        scale = loss.column_weights(none, held)[1][0] * column_share(loss, len(held), labels)
+        if bool((scale - 1).abs().max() < 1e-5):
+            scale = None
+    return KernelForm(KINDS[loss.form.name], loss.form.number, scale)
 
 
-def _focal(s: Tensor, gamma: float) -> Tensor:
-    p = torch.sigmoid(s)
-    return p**gamma * (gamma * (1 - p) * torch.nn.functional.softplus(s) + p)
-
-
-def step_for(head: DenseHead) -> FusedStep | None:
+def step_for(head: DenseModule) -> FusedStep | None:
     """The fused step of a head, or None where only the plain one can do what it asks for."""
     if head.weights.dtype != torch.bfloat16:
         return None
     if head.loss is None or len(head.weights) == 0:
         return None
     held = torch.arange(head.first, head.last, device=head.weights.device)
-    form = recognise(head.loss, head.labels, held)
+    form = form_of(head.loss, head.labels, held)
     return None if form is None else FusedStep(form, head.tuning or Tuning())
 
 
@@ -113,11 +87,11 @@ class _Inputs:
 class FusedStep:
     """What `plain_step` does, by kernels."""
 
-    def __init__(self, form: Form, tuning: Tuning) -> None:
+    def __init__(self, form: KernelForm, tuning: Tuning) -> None:
         self.form = form
         self.tuning = tuning
 
-    def chunk(self, head: DenseHead, rows: int) -> int:
+    def chunk(self, head: DenseModule, rows: int) -> int:
         """Labels at a time: whole waves of tiles, so that no multiprocessor waits for the last."""
         most = (2**31 - 1) // max(rows, head.width)  # kernels count places within a chunk in int32
         chosen = head.chunk or self.tuning.chunk
@@ -131,7 +105,7 @@ class FusedStep:
         return max(1, min(_CHUNK_BYTES // (2 * rows), most) // unit) * unit
 
     def __call__(
-        self, head: DenseHead, features: Tensor, targets: Targets, *, update: bool, valued: bool
+        self, head: DenseModule, features: Tensor, targets: Targets, *, update: bool, valued: bool
     ) -> tuple[Tensor, Tensor]:
         rows = len(features)
         x = features.to(torch.bfloat16).contiguous()
@@ -147,7 +121,7 @@ class FusedStep:
             scores += head.bias[label]
         shift = None
         if mass is not None:
-            cooling = self.form.gamma
+            cooling = self.form.number
             normaliser = self._normaliser(head, x)
             logits = scores * cooling - normaliser[row]
             shift = normaliser - (mass * cooling).log()
@@ -164,7 +138,7 @@ class FusedStep:
         return (value + rest) / rows, sums / rows
 
     def _chunks(
-        self, head: DenseHead, inputs: _Inputs, update: bool, valued: bool
+        self, head: DenseModule, inputs: _Inputs, update: bool, valued: bool
     ) -> tuple[Tensor, Tensor]:
         """The sum of the negatives' losses and that of the features' gradients; the weights move.
 
@@ -214,7 +188,7 @@ class FusedStep:
         value = torch.cat(values).sum() if values else torch.zeros((), device=x.device)
         return value, sums
 
-    def _plan(self, head: DenseHead, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
+    def _plan(self, head: DenseModule, rows: int) -> tuple[Tensor, list[tuple[int, int]]]:
         """A buffer for the gradient by a chunk's scores, and the chunks."""
         count = len(head.weights)
         size = min(self.chunk(head, rows), -(-count // 8) * 8)
@@ -222,7 +196,7 @@ class FusedStep:
         return buffer, [(a, min(a + size, count)) for a in range(0, count, size)]
 
     def _positives(
-        self, head: DenseHead, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
+        self, head: DenseModule, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
     ) -> tuple[Tensor, Tensor]:
         """The positives' gradients, and what they add to the loss of negatives in their places."""
         loss = head.loss
@@ -239,7 +213,7 @@ class FusedStep:
 
     def _negatives(
         self,
-        head: DenseHead,
+        head: DenseModule,
         x: Tensor,
         here: slice,
         gradient: Tensor,
@@ -261,12 +235,12 @@ class FusedStep:
             bias=bias,
             scale=scale,
             shift=shift,
-            gamma=form.gamma,
+            gamma=form.number,
             value=valued,
             descriptors=described,
         )
 
-    def _normaliser(self, head: DenseHead, x: Tensor) -> Tensor:
+    def _normaliser(self, head: DenseModule, x: Tensor) -> Tensor:
         """Each row's log-sum-exp of the scores of all labels."""
         normaliser = torch.full((len(x),), -torch.inf, device=x.device)
         buffer, chunks = self._plan(head, len(x))
@@ -279,7 +253,7 @@ class FusedStep:
                 form=NORMALISER.value,
                 tile=self.tuning.scores_tile,
                 bias=None if head.bias is None else head.bias[first:last],
-                gamma=self.form.gamma,
+                gamma=self.form.number,
                 descriptors=described,
             )
             assert part is not None

@@ -51,7 +51,7 @@ def round_randomly(x: Tensor, halves: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from megalabel.neural.heads.rounding import round_randomly
+    >>> from megalabel.neural.heads.steps.rounding import round_randomly
     >>> round_randomly(torch.tensor([1.5, 1 + 2**-9]), torch.tensor([0xFFFF, 0xC000])).tolist()
     [1.5, 1.0078125]
     """
