@@ -53,7 +53,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
     classifiers = [tagger.classifier_ for tagger in taggers]
     labels = _joined([classifier.labels_ for classifier in classifiers])
     merged: Tagger = clone(first)
-    made = type(first.classifier_).merge(classifiers, labels)
+    made = classifiers[0].with_labels(classifiers[1:], labels)
     merged.classifier = clone(made)
     provenances = [tagger.provenance_ for tagger in taggers]
     corpora = [dict(provenance.get("corpus", {})) for provenance in provenances]
