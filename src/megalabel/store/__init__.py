@@ -39,7 +39,7 @@ __all__ = ["about", "blaming", "check_target", "fingerprint", "is_model", "load"
 
 _Read = TypeVar("_Read")
 
-FORMAT = 3
+FORMAT = 4  # the first that later versions go on reading: see docs/model-format.md
 _MANIFEST_LIMIT = 64 << 20
 _ATTEMPTS = 1000
 _CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
