@@ -44,6 +44,11 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
                 f"model {number} is calibrated for its own labels, which says nothing of all of "
                 "them together: train the parts without calibration (calibrate=false)"
             )
+        if other.decision_.fitted:
+            raise ParameterError(
+                f"model {number} has learned its decision, {type(other.decision_).__name__}, for "
+                "its own labels alone: train the parts without it, and decide once they are merged"
+            )
         _check_same(first, other, number)
     if first.classifier_.get_params().get("relevance_norm") is not None:
         raise ParameterError(

@@ -125,6 +125,19 @@ def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, code):
     assert os.listdir(tmp_path) == ["m"]
 
 
+def test_what_killed_saves_left_is_cleared_and_what_others_write_stays(tmp_path):
+    """By a lock, which ends with its process, not by process numbers: those come again."""
+    own, other = os.getpid(), tmp_path / ".n.saving-0"
+    (tmp_path / f".m.saving-{own}-0").mkdir()  # of a process that had our number
+    other.mkdir()
+    with folders.replacing(tmp_path / "m") as writing:
+        assert sorted(tmp_path.iterdir()) == sorted([writing, other])
+        store.save(numbered(1), tmp_path / "m")
+        assert writing.exists()
+        (writing / "megalabel.json").write_text("{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".n.saving-0", "m"]
+
+
 def test_a_file_where_a_folder_should_be_made(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(StoreError, match="file is not a folder; nothing was written"):
