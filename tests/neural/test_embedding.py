@@ -92,7 +92,7 @@ class TestEmbedding:
         np.testing.assert_array_equal(clone(embedding).fit([]).transform(TEXTS), expected)
 
     def test_of_a_saved_tagger(self, corpus, tmp_path):
-        from megalabel.neural import AssembledEncoder, Tokenizer
+        from megalabel.neural import AssembledEncoder, FullClassifier, Tokenizer
 
         linear = Tagger(OneVsAll(), calibration=None).fit(corpus)
         linear.save(tmp_path / "linear")
@@ -101,7 +101,17 @@ class TestEmbedding:
         tokenizer = Tokenizer().fit(corpus)
         encoder = AssembledEncoder(width=16, layers=1, heads=2, pretrain_epochs=0)
         encoder.keep(encoder.begin(tokenizer.transform(corpus), seed=0))
-        linear.features_, linear.classifier_.encoder_ = tokenizer, encoder
+        model, labels = FullClassifier(encoder), len(linear.labels)
+        model.restore(
+            {
+                "encoder_": encoder,
+                "weights_": np.zeros((labels, 16), np.float16),
+                "bias_": np.zeros(labels, np.float32),
+                "projection_": None,
+                "labels_": linear.labels,
+            }
+        )
+        linear.features_, linear.classifier_ = tokenizer, model
         linear.save(tmp_path / "neural")
         embedding = Embedding(str(tmp_path / "neural")).fit([])
         expected = Embedding.of(encoder, tokenizer).transform(TEXTS)

@@ -196,6 +196,34 @@ def test_damaged_attention_is_refused(change):
         AttentionTree().restore(sound | change)
 
 
+def test_attention_of_some_labels(monkeypatch):
+    class Graph:
+        def run(self, _, inputs):
+            ids = inputs["input_ids"]
+            return [np.stack([np.sin(ids), np.cos(ids)], axis=2).astype(np.float32)]
+
+    monkeypatch.setattr("megalabel.rankers.attention.opened_graph", lambda *_: Graph())
+    layers = [drawn(1, 2, kind=np.float32), drawn(1, kind=np.float32)]
+    model = AttentionTree()
+    model.restore(
+        {
+            "tree_": LabelTree.from_parents(np.array([-1, -1, -1, 0, 0, 1, 1, 2])),
+            "graphs_": [np.zeros(8, np.uint8)] * 2,
+            "queries_": [drawn(3, 2), drawn(8, 2)],
+            "layers_": [layers, layers],
+            "pad_": 0,
+            "label_counts_": np.arange(1, 9),
+            "labels_": LabelSet(list("abcdefgh")),
+        }
+    )
+    tokens = np.array([[1, 5, 2], [7, -1, -1]], np.int32)
+    chosen = np.array([6, 0, 3])
+    taken = model.take_labels(chosen)
+    assert taken.label_counts_.tolist() == [7, 1, 4]
+    expected = model.rank(tokens, 8).to_csr().toarray()[:, chosen]
+    np.testing.assert_allclose(taken.rank(tokens, 3).to_csr().toarray(), expected, rtol=1e-6)
+
+
 def test_labels_that_fill_a_row_stand_behind_those_found_below_zero():
     labels = LabelSet(["a", "b", "c"])
     short = Ranking([[2, 3, 3], [0, 3, 3]], [[-1.5, *[-np.inf] * 2], [0.5, *[-np.inf] * 2]], labels)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.base import clone, instance, number, one_of, sequence_of
+from megalabel.base import clone, instance, list_of, number, one_of, part, sequence_of
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class _Several(Featurizer):
     """What holds the fitted copies of several featurizers."""
 
+    LEARNED = {"parts_": list_of(part(Featurizer))}  # noqa: RUF012
+
     parts: Sequence[Featurizer]
     parts_: list[Featurizer]
 
@@ -29,15 +31,12 @@ class _Several(Featurizer):
         self.check_fitted()
         return sum(part.n_features for part in self.parts_)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the fitted parts back."""
-        found = learned.get("parts_")
-        kinds = [type(part) for part in self.parts]
-        if not isinstance(found, list) or [type(part) for part in found] != kinds:
+    def check_learned(self) -> None:
+        """Each part must be fitted."""
+        if [type(one) for one in self.parts_] != [type(one) for one in self.parts]:
             raise ValueError(
                 f"parts_ of {type(self).__name__} must be fitted copies of {self.parts!r}"
             )
-        super().restore(learned)
 
 
 class Concat(_Several):

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, check_array, integer
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    check_array,
+    instance,
+    integer,
+    list_of,
+    part,
+    value,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
@@ -15,10 +25,7 @@ from megalabel.errors import ParameterError
 from megalabel.features.onnx import AT_ONCE, opened_graph
 from megalabel.labels import LabelTree
 from megalabel.parts import Classifier
-from megalabel.rankers.dense import below, best, filled, log_sigmoid
-
-if TYPE_CHECKING:
-    pass
+from megalabel.rankers.dense import below, best, check_tree, filled, log_sigmoid
 
 _HELD = 1 << 24  # numbers held at a time of what labels make of tokens
 
@@ -51,6 +58,16 @@ class AttentionTree(Classifier):
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {"beam": integer(1)}
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "tree_": part(LabelTree),
+        "graphs_": list_of(array(np.uint8, "bytes"), "levels"),
+        "queries_": list_of(array(np.float16, "nodes", "width"), "levels"),
+        "layers_": list_of(list_of(value(instance(np.ndarray))), "levels"),
+        "pad_": value(integer()),
+        "label_counts_": array(np.int64, "labels"),
+    }
 
     tree_: LabelTree
     graphs_: list[np.ndarray]
@@ -136,30 +153,27 @@ class AttentionTree(Classifier):
                 parts.append((made @ layers[-2].T + layers[-1])[..., 0])
         return np.concatenate(parts, axis=1)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the levels back and open their encoders; they must fit the tree."""
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """The levels must fit the tree; opens their encoders."""
         name = type(self).__name__
-        for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("pad_", int)):
-            if not isinstance(getattr(self, part, None), kind):
-                raise ValueError(f"{part} of {name} must be a {kind.__name__}")
-        if self.tree_.n_labels != len(self.labels_):
-            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
-        for part in ("graphs_", "queries_", "layers_"):
-            levels = getattr(self, part, None)
-            if not isinstance(levels, list) or len(levels) != self.tree_.depth:
-                raise ValueError(f"{part} of {name} must have one for each level")
-        counts = getattr(self, "label_counts_", None)
-        check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
+        check_tree(self, self.tree_)
+        if len(self.graphs_) != self.tree_.depth:
+            raise ValueError(f"graphs_ of {name} must have one for each level")
         for size, queries, layers in zip(
             self.tree_.level_sizes, self.queries_, self.layers_, strict=True
         ):
             check_array(name, "queries_", queries, np.float16, (size, None))
             width = queries.shape[1]
-            if not isinstance(layers, list) or len(layers) < 2 or len(layers) % 2:
+            if len(layers) < 2 or len(layers) % 2:
                 raise ValueError(f"layers_ of {name} must be weights and biases in turn")
             for weight, bias in zip(layers[::2], layers[1::2], strict=True):
                 check_array(name, "layers_", weight, np.float32, (None, width))
                 width = len(weight)
                 check_array(name, "layers_", bias, np.float32, (width,))
         self._graphs = [opened_graph(name, graph) for graph in self.graphs_]
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """The branches of the labels; other nodes go."""
+        kept = [*self.tree_.nodes_above(numbers)[:-1], numbers]
+        queries = [q[nodes] for q, nodes in zip(self.queries_, kept, strict=True)]
+        return super()._taken(numbers) | {"queries_": queries}

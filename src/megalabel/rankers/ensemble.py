@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, clone, instance, integer, one_of
+from megalabel.base import Check, Learned, clone, instance, integer, list_of, one_of, part
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
@@ -54,6 +54,11 @@ class Ensemble(Classifier):
         "retained": integer(1),
     }
 
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "members_": list_of(part(Classifier)),
+    }
+
     members_: list[Classifier]
 
     def __init__(
@@ -90,17 +95,10 @@ class Ensemble(Classifier):
         found = [member.rank(own, wide) for member, own in zip(self.members_, rows, strict=True)]
         return combined(found, self.combine).top(k)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the members back; they must know the same labels."""
-        super().restore(learned)
-        members, labels = getattr(self, "members_", None), getattr(self, "labels_", None)
-        if not isinstance(labels, LabelSet):
-            raise ValueError("labels_ of Ensemble must be a label set")
-        if not (isinstance(members, list) and members):
-            raise ValueError("members_ of Ensemble must be a list of classifiers")
-        for member in members:
-            if not isinstance(member, Classifier) or len(member.labels_) != len(labels):
-                raise ValueError("members_ of Ensemble must be classifiers of its labels")
+    def check_learned(self) -> None:
+        """The members must know the same labels."""
+        if not self.members_ or any(len(m.labels_) != len(self.labels_) for m in self.members_):
+            raise ValueError("members_ of Ensemble must be classifiers of its labels")
 
 
 def combined(rankings: list[Ranking], how: str) -> Ranking:
