@@ -90,26 +90,27 @@ class Bench:
 
     def with_ranker(self, name: str) -> Iterator[Row]:
         """A system whose last stage is a linear ranker on words and vectors, and its parts."""
-        tagger, seconds = self.fitted(self.neural(name))
-        yield name, seconds, tagger.rank(self.test, 5)
+        tagger = self.neural(name)
+        started = time.perf_counter()
+        train = tagger.features.fit_transform(self.train)
+        classifier = tagger.classifier.fit(train, self.train.targets, self.train.labels)
+        seconds = time.perf_counter() - started
+        test = tagger.features.transform(self.test)
+        yield name, seconds, classifier.rank(test, 5)
         for what in ("words", "vectors"):
-            seconds, ranking = self.ranked_by(what, tagger)
+            seconds, ranking = self.ranked_by(what, classifier, [train, test])
             yield f"{name}: its ranker on the {what} alone", seconds, ranking
-        own = getattr(tagger.classifier_, "rank_by_network", None)
-        if own is not None:
-            view = tagger.features_.transform(self.test)
-            yield f"{name}: its network alone", float("nan"), own(view, 5)
+        if hasattr(classifier, "rank_by_network"):
+            alone = classifier.rank_by_network(test, 5)
+            yield f"{name}: its network alone", float("nan"), alone
 
-    def ranked_by(self, what: str, tagger: Any) -> tuple[float, Any]:
-        """The ranker of a trained system on the words or the vectors alone."""
-        views = [tagger.features_.transform(part) for part in (self.train, self.test)]
+    def ranked_by(self, what: str, classifier: Any, views: list[Any]) -> tuple[float, Any]:
+        """The ranker of a trained classifier on the words or the vectors alone."""
         words = int(views[0].words.shape[1])
         columns = slice(0, words) if what == "words" else slice(words, None)
-        train, test = (
-            normalised_rows(tagger.classifier_.features(view)[:, columns]) for view in views
-        )
+        train, test = (normalised_rows(classifier.features(view)[:, columns]) for view in views)
         started = time.perf_counter()
-        ranker = clone(tagger.classifier_.ranker_)
+        ranker = clone(classifier.ranker_)
         ranker.fit(train, self.train.targets, self.train.labels)
         return time.perf_counter() - started, ranker.rank(test, 5)
 

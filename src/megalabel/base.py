@@ -508,6 +508,20 @@ def label_numbers(numbers: Any, labels: int | None) -> np.ndarray:
     return found
 
 
+_Part = TypeVar("_Part", bound=Component)
+
+
+def with_learned(part: _Part, **learned: Any) -> _Part:
+    """The part itself, with what it would have learned."""
+    part.restore(learned)
+    return part
+
+
+def unfitted(part: _Part) -> _Part:
+    """A part with the same parameters and nothing learned, whatever `clone` would keep."""
+    return type(part)(**part.get_params(deep=False))
+
+
 def clone(value: Any) -> Any:
     """A component with the same parameters and nothing learned; lists of them likewise."""
     if hasattr(value, "__sklearn_clone__"):  # data in the form of a component

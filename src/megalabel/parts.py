@@ -43,6 +43,13 @@ class Featurizer(Component, ABC):
     def n_features(self) -> int:
         """The number of columns that transform gives."""
 
+    def onnx_twin(self, int8: bool) -> Featurizer:
+        """One that gives the same vectors, to 1e-3, without torch; itself where it needs none.
+
+        With `int8` the weights of encoders are kept in 8 bits, and the vectors not quite the same.
+        """
+        return self
+
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
@@ -109,6 +116,18 @@ class Classifier(Component, ABC):
     @abstractmethod
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first, ties to the lower label number."""
+
+    def parts(self, features: Featurizer) -> tuple[Featurizer, Classifier]:
+        """What answers, once trained on the vectors of `features`: features and a classifier.
+
+        By default both stay as they are. A neural classifier takes its encoder over to the
+        features and gives the ranker of its labels, which needs no torch.
+        """
+        return features, self
+
+    def onnx_twin(self, int8: bool) -> Classifier:
+        """One that gives the same answers, to 1e-3, without torch; itself where it needs none."""
+        return self
 
     @property
     def ranks_held_out(self) -> bool:

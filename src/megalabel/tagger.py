@@ -201,7 +201,6 @@ class Tagger(Component):
         if prepared is None:
             prepared = self.prepare(corpus)
         self.origin = None  # what is learned now is not of the folder it was read from
-        self.features_ = prepared.features
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
         self.provenance_ = {
@@ -259,7 +258,8 @@ class Tagger(Component):
         return Prepared(features, examples, rows, first, clone(self.classifier))
 
     def fit_prepared(self, prepared: Prepared, corpus: Corpus) -> None:
-        """Train the classifier, and calibrate it on rankings of texts it has not seen."""
+        """Train the classifier, and calibrate it on rankings of texts it has not seen; then
+        `features_` and `classifier_` are the parts that answer."""
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
         self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
@@ -267,9 +267,22 @@ class Tagger(Component):
         apart = prepared.first is not examples
         if apart:
             log.info("training without %d texts, to learn from their ranking", len(rows))
-        self.classifier_ = prepared.classifier.fit_examples(prepared.first)
+
+        def train(fresh: Classifier, some: Examples) -> None:
+            self.features_, self.classifier_ = fresh.fit_examples(some).parts(prepared.features)
+
+        def seen(some: np.ndarray) -> Any:
+            """What is ranked of texts: rows of training, or what other features make of them."""
+            if self.features_ is prepared.features:
+                return examples.rows[some]
+            return self.features_.transform(corpus[some])
+
+        train(prepared.classifier, prepared.first)
         if not len(rows):
-            self._fit_decision_on_seen(examples.rows, corpus)
+            if self.decision_.learns:  # from texts that were trained on
+                rows = np.arange(min(len(corpus), self.calibration_texts))
+                ranking = self.classifier_.rank(seen(rows), self.decision_.shortlist(1))
+                self._fit_decision(ranking, corpus.targets[rows])
             return
         prepared.first = examples  # a copy of most rows is not to be held any longer
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
@@ -279,11 +292,10 @@ class Tagger(Component):
             width = max(width, self.decision_.shortlist(1))
         width += _most(excluded)
         if apart:
-            ranking = self.classifier_.rank(examples.rows[rows], width)
+            ranking = self.classifier_.rank(seen(rows), width)
             if self.trainings(len(corpus)) > 1:
                 log.info("training a second time, on all texts")
-                fresh: Classifier = clone(self.classifier)
-                self.classifier_ = fresh.fit_examples(examples)
+                train(clone(self.classifier), examples)
         else:
             ranking = self.classifier_.rank_held_out(examples.rows, corpus.targets, rows, width)
         ranking = ranking.without(excluded)
@@ -306,13 +318,6 @@ class Tagger(Component):
             if self.calibration_ is not None:
                 ranking = self.calibration_.apply(ranking)
             self.decision_.fit(ranking, targets, (self.label_counts_, self.n_texts_))
-
-    def _fit_decision_on_seen(self, vectors: Any, corpus: Corpus) -> None:
-        """Where no text could be held out, a decision learns from texts that were trained on."""
-        if self.decision_.learns:
-            rows = slice(0, self.calibration_texts)
-            ranking = self.classifier_.rank(vectors[rows], self.decision_.shortlist(1))
-            self._fit_decision(ranking, corpus.targets[rows])
 
     def _calibrate(
         self, calibrator: Calibrator, ranking: Ranking, targets: csr_matrix, counts: np.ndarray

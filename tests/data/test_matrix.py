@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random
 
-from megalabel.data.matrix import canonical, csr_of
+from megalabel.data.matrix import canonical, csr_of, products
 from megalabel.data.strings import encoded
 from megalabel.errors import DataError
 
@@ -52,3 +52,13 @@ def test_values_that_are_not_finite_are_found(value: float, place: int) -> None:
     matrix.data[place] = value
     with pytest.raises(DataError, match=f"in row {place // 10}"):
         canonical(matrix)
+
+
+@pytest.mark.parametrize(("width", "labels"), [(32, 10), (96, 4), (3, 1), (300, 900)])
+def test_products_of_a_row_do_not_depend_on_the_rows_beside_it(width, labels):
+    generator = np.random.default_rng(0)
+    X, weights = (generator.normal(size=(n, width)).astype(np.float32) for n in (150, labels))
+    whole = products(X, weights)
+    np.testing.assert_allclose(whole, X.astype(float) @ weights.T.astype(float), atol=1e-4)
+    for rows in (slice(0, 0), slice(5, 6), slice(3, 10), slice(70, 149)):
+        np.testing.assert_array_equal(products(X[rows], weights), whole[rows])

@@ -49,7 +49,7 @@ def write_models(out: Path, systems: tuple[str, ...]) -> None:
         tagger.set_params(calibration=grouped.get(name, CALIBRATION.get(name, "isotonic")))
         tagger.fit(TEXTS, LABELS).save(out / name)
         if name in NEURAL:
-            from megalabel.neural import without_torch
+            from megalabel.exporting import without_torch
 
             without_torch(tagger).save(out / f"{name}-onnx")
     shutil.rmtree(out / "encoder", ignore_errors=True)

@@ -19,20 +19,24 @@ def one_thread():
 
 
 @pytest.fixture(scope="session")
-def tokens(corpus):
-    """The corpus as tokens."""
-    from megalabel.neural import Tokenizer
+def text_views(corpus):
+    """Features fitted on the corpus: words and tokens."""
+    from megalabel.features import Tfidf
+    from megalabel.neural import TextViews, Tokenizer
 
-    return Tokenizer(max_length=16).fit_transform(corpus)
+    return TextViews(Tfidf(), Tokenizer(max_length=16)).fit(corpus)
 
 
 @pytest.fixture(scope="session")
-def views(corpus, tokens):
+def views(corpus, text_views):
     """The corpus as words and as tokens."""
-    from megalabel.features import Tfidf
-    from megalabel.neural import Views
+    return text_views.transform(corpus)
 
-    return Views(Tfidf().fit_transform(corpus), tokens)
+
+@pytest.fixture(scope="session")
+def tokens(views):
+    """The corpus as tokens."""
+    return views.tokens
 
 
 @pytest.fixture

@@ -5,12 +5,19 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from megalabel import checkpoints, store
+from megalabel import checkpoints
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, ShapeError
-from megalabel.neural import AttentionClassifier, BagEncoder, RecurrentEncoder, Trainer
+from megalabel.neural import (
+    AttentionClassifier,
+    BagEncoder,
+    EncoderStates,
+    RecurrentEncoder,
+    Trainer,
+)
 from megalabel.neural import attention as attention_module
 from megalabel.neural.attention import AttentionModel, LabelAttention
+from megalabel.rankers import AttentionTree
 
 SMALL = RecurrentEncoder(token_width=8, size=6, dropout=0.0, token_dropout=0.0)
 TREE = {"clustered_above": 4, "max_leaf": 2, "arity": 2, "levels": 2, "beam": 2}
@@ -141,9 +148,22 @@ def test_true_clusters_are_always_candidates_in_training(tokens, corpus, monkeyp
     assert all(counts)
 
 
+def restored(made):
+    """The models of all levels as learned."""
+    models = []
+    for depth, encoder in enumerate([*made.coarse_, made.encoder_]):
+        level = attention_module._Level(made.tree_, depth)
+        model = AttentionModel(encoder.module(), made.hidden, level)
+        own = {k.split(".", 1)[1]: v for k, v in made.heads_.items() if k.startswith(f"{depth}.")}
+        state = {k: torch.from_numpy(v.astype(np.float32)) for k, v in own.items()}
+        model.attention.load_state_dict(state)
+        models.append(model.eval())
+    return models
+
+
 def test_scores_are_products_down_the_path(tokens, corpus):
     made = fit(tokens, corpus, **TREE | {"beam": 99})
-    models = made._restored()
+    models = restored(made)
     inputs = tokens.batch(np.arange(5), torch.device("cpu"))
     sure = [torch.sigmoid(model.scores(inputs)).detach().numpy() for model in models]
     node = made.tree_.leaf_of_label
@@ -155,16 +175,6 @@ def test_scores_are_products_down_the_path(tokens, corpus):
     np.testing.assert_allclose(
         ranking.scores, np.take_along_axis(expected, ranking.ids, 1), rtol=1e-4
     )
-
-
-@pytest.mark.parametrize("tree", [{}, TREE])
-def test_saved_and_loaded_answers_the_same(tokens, corpus, tmp_path, tree):
-    made = fit(tokens, corpus, **tree)
-    store.save(made, tmp_path / "model")
-    again = store.load(tmp_path / "model")
-    first, second = (model.rank(tokens, 5) for model in (made, again))
-    np.testing.assert_array_equal(first.ids, second.ids)
-    np.testing.assert_array_equal(first.scores, second.scores)
 
 
 class Interrupted(Exception):
@@ -232,20 +242,21 @@ def test_mistakes_are_told(tokens, corpus):
 
 
 def test_what_does_not_fit_is_not_restored(tokens, corpus):
-    made = fit(tokens, corpus, **TREE)
-    learned = made.learned()
-    heads = dict(learned["heads_"])
-    heads["1.queries.weight"] = heads["1.queries.weight"][:-1]
+    learned = fit(tokens, corpus, **TREE).label_ranker().learned()
+    queries, layers, states = (learned[name] for name in ("queries_", "layers_", "states_"))
     bad = [
-        {"heads_": heads},
-        {"heads_": {}},
+        {"queries_": [queries[0], queries[1][:-1], queries[2]]},
+        {"queries_": [part[:, :-1] for part in queries]},
+        {"layers_": [layers[0][:1], *layers[1:]]},
         {"tree_": 3},
-        {"coarse_": learned["coarse_"][:1]},
-        {"coarse_": [3, 4]},
+        {"states_": states[:1]},
+        {"states_": [3, 4, 5]},
+        {"states_": [EncoderStates(), *states[1:]]},
         {"label_counts_": np.zeros(3)},
         {"labels_": LabelSet(["a"])},
     ]
     for change in bad:
-        again = AttentionClassifier(SMALL, hidden=[8], **TREE)
-        with pytest.raises(ValueError, match=r"AttentionClassifier|labels"):
-            again.restore(learned | change)
+        with pytest.raises(ValueError, match=r"AttentionTree|labels"):
+            AttentionTree().restore(learned | change)
+    with pytest.raises(ValueError, match="EncoderStates"):
+        EncoderStates().restore({"encoder_": 3})

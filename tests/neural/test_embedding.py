@@ -92,29 +92,20 @@ class TestEmbedding:
         np.testing.assert_array_equal(clone(embedding).fit([]).transform(TEXTS), expected)
 
     def test_of_a_saved_tagger(self, corpus, tmp_path):
-        from megalabel.neural import AssembledEncoder, FullClassifier, Tokenizer
+        from megalabel.neural import AssembledEncoder, Tokenizer
 
         linear = Tagger(OneVsAll(), calibration=None).fit(corpus)
         linear.save(tmp_path / "linear")
-        with pytest.raises(ParameterError, match="OneVsAll has no encoder"):
+        with pytest.raises(ParameterError, match="Tfidf has no encoder"):
             Embedding(str(tmp_path / "linear")).fit([])
         tokenizer = Tokenizer().fit(corpus)
         encoder = AssembledEncoder(width=16, layers=1, heads=2, pretrain_epochs=0)
         encoder.keep(encoder.begin(tokenizer.transform(corpus), seed=0))
-        model, labels = FullClassifier(encoder), len(linear.labels)
-        model.restore(
-            {
-                "encoder_": encoder,
-                "weights_": np.zeros((labels, 16), np.float16),
-                "bias_": np.zeros(labels, np.float32),
-                "projection_": None,
-                "labels_": linear.labels,
-            }
-        )
-        linear.features_, linear.classifier_ = tokenizer, model
-        linear.save(tmp_path / "neural")
+        unit = Embedding.of(encoder, tokenizer)
+        beside = Tagger(OneVsAll(), Concat([Tfidf(), unit]), calibration=None).fit(corpus)
+        beside.save(tmp_path / "neural")
         embedding = Embedding(str(tmp_path / "neural")).fit([])
-        expected = Embedding.of(encoder, tokenizer).transform(TEXTS)
+        expected = unit.transform(TEXTS)
         np.testing.assert_array_equal(embedding.transform(TEXTS), expected)
 
     def test_errors(self, tmp_path):
@@ -124,3 +115,22 @@ class TestEmbedding:
             Embedding("x").transform(TEXTS)
         with pytest.raises(DataError, match="not a folder"):
             Embedding(str(tmp_path / "none")).fit([])
+
+    def test_levels_that_do_not_fit_are_not_restored(self, tiny_model):
+        embedding = Embedding(tiny_model).fit([])
+        level = {"layers": [1, 3], "weight": np.ones((4, 64), np.float32), "bias": None}
+        seen = Embedding.of(embedding.encoder_, embedding.tokenizer_, levels=[level], pooling="max")
+        assert seen.transform(TEXTS).shape == (4, seen.n_features) == (4, 4)
+        for change in (
+            {"layers": [4]},
+            {"layers": [True]},
+            {"layers": [1]},
+            {"weight": np.ones((4, 64))},
+            {"weight": None, "bias": np.ones(4, np.float32)},
+            {"bias": np.ones(3, np.float32)},
+        ):
+            with pytest.raises(ValueError, match=r"levels_ .*of Embedding|layers 0 to 3"):
+                Embedding().restore(seen.learned() | {"levels_": [level | change]})
+        for bad in (None, 3, [3], [{}]):
+            with pytest.raises(ValueError, match="levels_ of Embedding"):
+                Embedding().restore(seen.learned() | {"levels_": bad})

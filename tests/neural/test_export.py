@@ -17,7 +17,7 @@ import megalabel
 from megalabel import store
 from megalabel.cli.app import app
 from megalabel.errors import MissingExtraError, ParameterError
-from megalabel.features import OnnxEmbedding
+from megalabel.features import Concat, OnnxEmbedding
 from megalabel.linear import OneVsAll
 from megalabel.neural import (
     AssembledEncoder,
@@ -71,11 +71,13 @@ def test_an_exported_encoder_gives_the_same_vectors(kind, tokenizer, tiny_model,
 
 def test_of_a_tagger_and_read_without_torch(corpus, tokenizer, tmp_path):
     encoder = AssembledEncoder(encoder="gated-cnn", width=16, layers=1, pretrain_epochs=0)
-    tagger = Tagger(OneVsAll(), calibration=None).fit(corpus)
-    with pytest.raises(ParameterError, match="OneVsAll has no encoder"):
-        encoder_of(tagger)
-    tagger.features_, tagger.classifier_.encoder_ = tokenizer, begun(encoder, tokenizer)
-    tagger.save(tmp_path / "model")
+    linear = Tagger(OneVsAll(), calibration=None).fit(corpus)
+    with pytest.raises(ParameterError, match="Tfidf has no encoder"):
+        encoder_of(linear)
+    unit = Embedding.of(begun(encoder, tokenizer), tokenizer)
+    with pytest.raises(ParameterError, match="2 encoders of tokens, expected one"):
+        encoder_of(Tagger(OneVsAll(), Concat([unit, unit]), calibration=None).fit(corpus))
+    Tagger(OneVsAll(), unit, calibration=None).fit(corpus).save(tmp_path / "model")
     out = tmp_path / "encoder"
     command = ["export", str(tmp_path / "model"), "--out", str(out), "--int8", "--json"]
     done = CliRunner().invoke(app, command)

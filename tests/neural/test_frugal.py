@@ -8,8 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch.nn.functional import normalize
 
-from megalabel import checkpoints, store, systems
-from megalabel.data import LabelSet
+from megalabel import checkpoints, systems
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import Tfidf
 from megalabel.neural import (
@@ -24,8 +23,8 @@ from megalabel.neural import (
 from megalabel.neural import staged as staged_module
 from megalabel.neural.batches import TextSource
 from megalabel.neural.cascade_network import Cascade
-from megalabel.neural.classifier import encoded
 from megalabel.neural.encoders.bag import ResidualBlock
+from megalabel.neural.encoding import encoded
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.staged import ShortlistModel, nearest
 
@@ -141,15 +140,6 @@ def test_true_labels_are_on_the_shortlist_once(words, corpus, monkeypatch):
     assert rows == [[0, 1, 2], [3, 5, 7, 8]]
 
 
-def test_saved_and_loaded_answers_the_same(words, corpus, tmp_path):
-    made = fit(words, corpus)
-    store.save(made, tmp_path / "model")
-    again = store.load(tmp_path / "model")
-    first, second = (model.rank(words, 5) for model in (made, again))
-    np.testing.assert_array_equal(first.ids, second.ids)
-    np.testing.assert_array_equal(first.scores, second.scores)
-
-
 class Interrupted(Exception):
     pass
 
@@ -214,23 +204,6 @@ def test_mistakes_are_told(words, tokens, corpus):
         fit(words, corpus).rank(words[:, :5], 1)
 
 
-def test_what_does_not_fit_is_not_restored(words, corpus):
-    made = fit(words, corpus)
-    learned = made.learned()
-    bad = [
-        {"centroids_": learned["centroids_"][:-1]},
-        {"weights_": learned["weights_"].astype(np.float32)},
-        {"bias_": None},
-        {"block_": {}},
-        {"block_": {k: v[:1] for k, v in learned["block_"].items()}},
-        {"label_counts_": np.zeros(10)},
-        {"labels_": LabelSet(["a"])},
-    ]
-    for change in bad:
-        with pytest.raises(ValueError, match="StagedClassifier"):
-            StagedClassifier(BAG).restore(learned | change)
-
-
 # ---------------------------------------------------------------------- InceptionXML and clusters
 def clustered(views, corpus, **options):
     options = {"resolutions": [4], "beam": 2, "dropouts": [0.0], "layers": "vector"} | options
@@ -241,10 +214,8 @@ def clustered(views, corpus, **options):
 def test_all_levels_see_the_encoders_own_vector(views, corpus):
     made = clustered(views, corpus)
     vectors = encoded(made.module(), views.tokens, made.training)
-    network = made._restored()
-    seen = encoded(network, views.tokens, made.training, what=network.vectors)
-    np.testing.assert_array_equal(seen, np.hstack([vectors, vectors]))
-    assert [head.width for head in network.heads] == [12, 12]
+    np.testing.assert_array_equal(made.features(views), np.hstack([vectors, vectors]))
+    assert [weights.shape[1] for weights in made.label_ranker().weights_] == [12, 12]
 
 
 def test_clusters_alone_move_the_encoder_at_first(views, corpus, monkeypatch):
@@ -283,14 +254,6 @@ def test_a_detached_training_goes_on_to_the_same_end(views, corpus, tmp_path, mo
     assert len(calls) == 10 + 1
     np.testing.assert_array_equal(whole.ids, again.ids)
     np.testing.assert_array_equal(whole.scores, again.scores)
-
-
-def test_clusters_first_saved_and_loaded_answers_the_same(views, corpus, tmp_path):
-    made = clustered(views, corpus)
-    store.save(made, tmp_path / "model")
-    first, second = (m.rank(views, 5) for m in (made, store.load(tmp_path / "model")))
-    np.testing.assert_array_equal(first.ids, second.ids)
-    np.testing.assert_array_equal(first.scores, second.scores)
 
 
 def test_inceptionxml_is_full_or_has_clusters_first(corpus):

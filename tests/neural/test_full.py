@@ -6,7 +6,7 @@ import torch
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from megalabel import checkpoints, store
+from megalabel import checkpoints
 from megalabel.errors import DataError, NotEnoughMemoryError
 from megalabel.neural import DenseHead, FullClassifier, PretrainedEncoder, Trainer
 from megalabel.neural.full import FullModel
@@ -38,16 +38,6 @@ def test_it_learns(encoder, tokens, corpus, rate, options):
     model = made(encoder, training=training, dropout=0.1, validation=0.2, **options)
     ids = model.fit(tokens, corpus.targets, corpus.labels).rank(tokens, 1).ids
     assert np.take_along_axis(corpus.targets.toarray(), ids, 1).mean() > 0.8
-
-
-@pytest.mark.parametrize("options", [{}, {"bottleneck": 8}, {"precision": "bf16"}])
-def test_saved_and_loaded_answers_the_same(encoder, tokens, corpus, tmp_path, options):
-    model = made(encoder, **options).fit(tokens, corpus.targets, corpus.labels)
-    store.save(model, tmp_path / "model")
-    again = store.load(tmp_path / "model")
-    same(model.rank(tokens, 5), again.rank(tokens, 5))
-    # the encoder's source is not asked again
-    assert again.weights_.shape == (10, options.get("bottleneck", 32))
 
 
 def test_answers_are_the_sigmoid_of_a_product(encoder, tokens, corpus):
@@ -142,13 +132,3 @@ def test_a_model_of_a_gpu_answers_without_one(encoder, tokens, corpus, monkeypat
 def test_mistakes_are_told(encoder, tokens, corpus):
     with pytest.raises(DataError, match="tokens of a Tokenizer"):
         made(encoder).fit(csr_matrix((300, 5), dtype=np.float32), corpus.targets)
-    model = made(encoder).fit(tokens, corpus.targets)
-    learned = model.learned()
-    for change in (
-        {"weights_": learned["weights_"][:-1]},
-        {"bias_": learned["bias_"].astype(np.float64)},
-        {"encoder_": 3},
-        {"projection_": np.zeros((3, 3), np.float32)},
-    ):
-        with pytest.raises(ValueError, match="FullClassifier"):
-            made(encoder).restore(learned | change)

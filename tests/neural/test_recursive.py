@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from megalabel import checkpoints, store
+from megalabel import checkpoints
 from megalabel.errors import DataError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll
@@ -122,13 +122,6 @@ def test_it_learns(encoder, views, corpus, bootstrap):
     vectors = model.features(views)[:, views.words.shape[1] :]
     alone = OneVsAll().fit(vectors, corpus.targets).rank(vectors, 1)
     assert np.take_along_axis(truth, alone.ids, 1).mean() > 0.8
-
-
-@pytest.mark.parametrize("options", [{}, {"relevance": "shares", "negative_weight": 0.5}])
-def test_saved_and_loaded_answers_the_same(encoder, views, corpus, tmp_path, options):
-    model = made(encoder, **options).fit(views, corpus.targets, corpus.labels)
-    store.save(model, tmp_path / "model")
-    same(model.rank(views, 5), store.load(tmp_path / "model").rank(views, 5))
 
 
 def test_a_label_never_seen_comes_last(encoder, views, corpus):

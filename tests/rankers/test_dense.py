@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from megalabel.base import clone
+from megalabel.base import clone, integer, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import LabelTree
 from megalabel.rankers import AttentionTree, DenseTree, NearestLabels, dense
+from megalabel.rankers.attention import OnnxStates, States
 
 RANDOM = np.random.default_rng(0)
 LABELS = LabelSet([f"l{i}" for i in range(12)])
@@ -132,9 +135,41 @@ def test_the_nearest_labels_as_one_by_one():
         assert {k: v for k, v in found.items() if v > 0} == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_ties_and_what_is_not_there_in_the_best_of_many(kind):
+    scores = np.round(drawn(7, 90, kind=np.float32))
+    scores[0] = 1
+    scores[1] = -np.inf
+    scores[2, 5:] = np.nan
+    ids = np.argsort(drawn(7, 90, kind=np.float32), axis=1).astype(kind)
+    ids[:, 3] = -1
+    scores[:, 3] = -np.inf
+    every = zip(scores, ids, *dense.best(scores, ids, 8), strict=True)
+    for row, own, found, at in every:
+        if np.isnan(row).any():
+            continue
+        order = sorted(range(90), key=lambda i: (-row[i], own[i]))[:8]
+        np.testing.assert_array_equal(found, row[order])
+        np.testing.assert_array_equal(at, own[order])
+    assert dense.best(scores, ids, 8)[0].shape == (7, 8)
+
+
+def test_a_device_makes_the_products_where_there_is_one(monkeypatch):
+    class Device:
+        def best_products(self, X, weights, bias, k):
+            return np.ones((len(X), k), np.float32), np.tile(np.arange(k), (len(X), 1))
+
+        def shortlisted(self, X, weights, bias, shortlist):
+            return np.zeros(shortlist.shape, np.float32)
+
+    monkeypatch.setattr(dense, "accelerator", Device)
+    scores = made(beams=(1, 1)).rank(X, 1).scores
+    np.testing.assert_allclose(scores, 0.25)
+
+
 @pytest.mark.parametrize("model", [made(), nearest()], ids=["tree", "nearest"])
 def test_they_cannot_be_trained(model):
-    with pytest.raises(ParameterError, match="made of a trained tagger"):
+    with pytest.raises(ParameterError, match="part of a trained tagger"):
         clone(model).fit(X, csr_matrix(np.ones((9, 12))))
     with pytest.raises(ShapeError, match="columns"):
         model.rank(X[:, :3], 1)
@@ -167,25 +202,40 @@ def test_beams_for_all_levels():
         made(beams=[2])
 
 
+class Waves(States):
+    """States that are functions of the token's number."""
+
+    LEARNED: ClassVar = {"width_": value(integer(1))}
+
+    def __init__(self):
+        self.width_ = 2
+
+    @property
+    def width(self):
+        return self.width_
+
+    def of(self, tokens, mask):
+        return np.stack([np.sin(tokens), np.cos(tokens)], axis=2).astype(np.float32)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"queries_": [drawn(3, 2)]},
         {"layers_": [[drawn(1, 2, kind=np.float32)]]},
         {"layers_": [[drawn(1, 3, kind=np.float32), drawn(1, kind=np.float32)]]},
-        {"graphs_": []},
-        {"graphs_": [np.zeros(8, np.uint8)]},
+        {"states_": []},
+        {"states_": [np.zeros(8, np.uint8)]},
+        {"queries_": [drawn(2, 3)]},
         {"pad_": "0"},
         {"label_counts_": np.zeros(3, np.int64)},
         {"labels_": LabelSet(["a"])},
     ],
 )
 def test_damaged_attention_is_refused(change):
-    if change.get("graphs_"):
-        pytest.importorskip("onnxruntime", reason="the extra onnx")
     sound = {
         "tree_": LabelTree.from_parents(np.array([-1, -1])),
-        "graphs_": [np.zeros(8, np.uint8)],
+        "states_": [Waves()],
         "queries_": [drawn(2, 2)],
         "layers_": [[drawn(1, 2, kind=np.float32), drawn(1, kind=np.float32)]],
         "pad_": 0,
@@ -196,19 +246,19 @@ def test_damaged_attention_is_refused(change):
         AttentionTree().restore(sound | change)
 
 
-def test_attention_of_some_labels(monkeypatch):
-    class Graph:
-        def run(self, _, inputs):
-            ids = inputs["input_ids"]
-            return [np.stack([np.sin(ids), np.cos(ids)], axis=2).astype(np.float32)]
+def test_damaged_graphs_are_refused():
+    pytest.importorskip("onnxruntime", reason="the extra onnx")
+    with pytest.raises(ValueError, match="OnnxStates"):
+        OnnxStates().restore({"graph_": np.zeros(8, np.uint8)})
 
-    monkeypatch.setattr("megalabel.rankers.attention.opened_graph", lambda *_: Graph())
+
+def test_attention_of_some_labels():
     layers = [drawn(1, 2, kind=np.float32), drawn(1, kind=np.float32)]
     model = AttentionTree()
     model.restore(
         {
             "tree_": LabelTree.from_parents(np.array([-1, -1, -1, 0, 0, 1, 1, 2])),
-            "graphs_": [np.zeros(8, np.uint8)] * 2,
+            "states_": [Waves(), Waves()],
             "queries_": [drawn(3, 2), drawn(8, 2)],
             "layers_": [layers, layers],
             "pad_": 0,

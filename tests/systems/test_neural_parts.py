@@ -46,11 +46,12 @@ def test_a_gpu_that_is_not_there_is_told_before_features_are_made(
 
 def test_groups_of_labels_in_lightxml(create, corpus):
     made = create("lightxml", grouped_above=5, group_size=2, groups=2, bottleneck=8)
-    fitted = made.fit(corpus).classifier_
-    assert fitted.tree_.level_sizes == [4, 10]
-    assert fitted.heads_["1.projection.weight"].shape == (8, 3 * 32)
-    assert fitted.heads_["1.weights"].shape == (10, 8)
-    assert fitted.heads_["0.weights"].shape == (4, 3 * 32)
+    fitted = made.fit(corpus)
+    assert fitted.classifier_.tree_.level_sizes == [4, 10]
+    assert [w.shape for w in fitted.classifier_.weights_] == [(4, 3 * 32), (10, 8)]
+    first, second = fitted.features_.levels_
+    assert first["weight"] is None
+    assert second["weight"].shape == (8, 3 * 32)
 
 
 @pytest.mark.parametrize(

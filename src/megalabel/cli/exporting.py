@@ -10,6 +10,7 @@ import typer
 from megalabel import store
 from megalabel.cli import output
 from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, read
+from megalabel.exporting import without_torch
 from megalabel.outputs import check_folder
 from megalabel.systems.neural_parts import neural
 
@@ -41,7 +42,7 @@ def export(
         check_folder(out)
     sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
     if whole:
-        tagger = room.without_torch(model, int8=int8, texts=sample)
+        tagger = without_torch(model, int8=int8, texts=sample)
         tagger.save(out)
         about = tagger.provenance_["without_torch"]
     else:

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import array, check_array, instance, part, value
+from megalabel.base import array, check_array, instance, optional, part, value
+from megalabel.data.matrix import products
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
 
@@ -16,7 +17,7 @@ from megalabel.parts import Featurizer
 class BagEmbedding(Featurizer):
     """What a `neural.BagEncoder` makes of a text: its weighted words added up, and what follows.
 
-    Made by `neural.without_torch`; it learns nothing by itself.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself.
 
     Parameters
     ----------
@@ -30,13 +31,16 @@ class BagEmbedding(Featurizer):
         The vectors of words.
     block_ : dict of arrays
         The residual block (`residual`); empty where there is none.
+    projection_ : float32 array (narrow, width) or None
+        What vectors are projected by at last.
 
     Examples
     --------
     >>> from megalabel.features import Precomputed
     >>> bag = BagEmbedding(Precomputed(norm=None))
     >>> table = np.array([[1, -1], [0, 2]], np.float32)
-    >>> bag.restore({"words_": bag.words.fit(np.eye(2)), "table_": table, "block_": {}})
+    >>> learned = {"words_": bag.words.fit(np.eye(2)), "table_": table}
+    >>> bag.restore(learned | {"block_": {}, "projection_": None})
     >>> bag.transform(np.array([[1, 0], [1, 1]]))
     array([[1., 0.],
            [1., 1.]], dtype=float32)
@@ -48,18 +52,22 @@ class BagEmbedding(Featurizer):
         "words_": part(Featurizer),
         "table_": array(np.float32, "words", "width"),
         "block_": value(instance(dict)),
+        "projection_": optional(array(np.float32, "narrow", "width")),
     }
 
     words_: Featurizer
     table_: np.ndarray
     block_: dict[str, np.ndarray]
+    projection_: np.ndarray | None = None
 
     def __init__(self, words: Featurizer) -> None:
         self.words = words
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("BagEmbedding is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "BagEmbedding is a part of a trained tagger: fit the system that made it"
+        )
 
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
@@ -68,13 +76,24 @@ class BagEmbedding(Featurizer):
         if words.shape[1] != len(self.table_):
             raise ShapeError(f"rows are {words.shape} but there are {len(self.table_)} words")
         made = np.maximum(words @ self.table_, 0)
-        return residual(made, self.block_) if self.block_ else made
+        if self.block_:
+            made = residual(made, self.block_)
+        return made if self.projection_ is None else products(made, self.projection_)
 
     @property
     def n_features(self) -> int:
         """The width of the vectors."""
         self.check_fitted()
-        return int(self.table_.shape[1])
+        last = self.table_.T if self.projection_ is None else self.projection_
+        return len(last)
+
+    def onnx_twin(self, int8: bool) -> BagEmbedding:
+        """Itself: it needs no torch."""
+        if int8:
+            raise ParameterError(
+                "int8 is for encoders that read tokens; a bag of words is exported without"
+            )
+        return self
 
     def check_learned(self) -> None:
         """Words and vectors must fit each other."""
@@ -93,7 +112,7 @@ def residual(x: np.ndarray, block: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> residual(np.array([[2.0, -2.0]]), block)
     array([[1., 1.]])
     """
-    made = np.maximum(x @ block["weight"].T + block["bias"], 0)
+    made = np.maximum(products(x, block["weight"]) + block["bias"], 0)
     return np.asarray(block["gates"][0] * made + block["gates"][1] * x)
 
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.base import clone, instance, list_of, number, one_of, part, sequence_of
+from megalabel.base import (
+    clone,
+    instance,
+    list_of,
+    number,
+    one_of,
+    part,
+    sequence_of,
+    unfitted,
+    with_learned,
+)
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
@@ -25,11 +35,25 @@ class _Several(Featurizer):
     parts: Sequence[Featurizer]
     parts_: list[Featurizer]
 
+    def __init__(self, parts: Sequence[Featurizer]) -> None:
+        self.parts = parts
+
+    @classmethod
+    def of(cls, parts: Sequence[Featurizer], **parameters: Any) -> Self:
+        """Of parts that are fitted already, as they are."""
+        made = cls([unfitted(part) for part in parts], **parameters)
+        return with_learned(made, parts_=list(parts))
+
     @property
     def n_features(self) -> int:
         """The number of columns of all parts together."""
         self.check_fitted()
         return sum(part.n_features for part in self.parts_)
+
+    def onnx_twin(self, int8: bool) -> Featurizer:
+        """The same over parts that need no torch."""
+        more = {k: v for k, v in self.get_params(deep=False).items() if k != "parts"}
+        return self.of([part.onnx_twin(int8) for part in self.parts_], **more)
 
     def check_learned(self) -> None:
         """Each part must be fitted."""
@@ -137,9 +161,6 @@ class Each(_Several):
     """
 
     PARAMETERS = {"parts": sequence_of(instance(Featurizer))}  # noqa: RUF012
-
-    def __init__(self, parts: Sequence[Featurizer]) -> None:
-        self.parts = parts
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Fit a copy of each part."""

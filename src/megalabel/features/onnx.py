@@ -30,7 +30,7 @@ class OnnxEmbedding(Featurizer):
     Parameters
     ----------
     folder : str, optional
-        Where the encoder was written to; None: it is held already (`neural.without_torch`).
+        Where the encoder was written to; None: it is held already (`exporting.without_torch`).
     norm : "l2" or None
         None: vectors stay as the encoder gives them; else they are scaled to length one.
 
@@ -122,9 +122,9 @@ class OnnxEmbedding(Featurizer):
 
 
 class OnnxTokens(Featurizer):
-    """The numbers of a text's tokens, for `rankers.AttentionTree`.
+    """The numbers of a text's tokens, for `rankers.AttentionTree`; needs `tokenizers` alone.
 
-    Made by `neural.without_torch`; it learns nothing by itself.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself.
     """
 
     LEARNED = {"tokenizer_": value(instance(str))}  # noqa: RUF012
@@ -133,7 +133,9 @@ class OnnxTokens(Featurizer):
 
     def fit(self, inputs: Any = None, y: Any = None) -> Self:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("OnnxTokens is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "OnnxTokens is a part of a trained tagger: fit the system that made it"
+        )
 
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, int32; -1 after its last token."""

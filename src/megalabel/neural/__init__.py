@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
 
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
-from megalabel.neural.embedding import Embedding
+from megalabel.neural.embedding import Embedding, encoder_of
 from megalabel.neural.encoders import (
     AssembledEncoder,
     BagEncoder,
@@ -18,7 +18,7 @@ from megalabel.neural.encoders import (
     PretrainedEncoder,
     RecurrentEncoder,
 )
-from megalabel.neural.export import encoder_of, export_onnx
+from megalabel.neural.export import export_onnx
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.heads import DenseHead, Head
 from megalabel.neural.losses import (
@@ -33,14 +33,16 @@ from megalabel.neural.losses import (
 )
 from megalabel.neural.memory import MemoryWatch
 from megalabel.neural.pretraining import pretrain
+from megalabel.neural.products import gpu
 from megalabel.neural.recursive import RecursiveClassifier
-from megalabel.neural.serving import without_torch
 from megalabel.neural.staged import StagedClassifier
+from megalabel.neural.states import EncoderStates
 from megalabel.neural.stopwatch import Stopwatch
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
 from megalabel.rankers import Ensemble
+from megalabel.rankers.dense import accelerate
 
 __all__ = [
     "BCE",
@@ -53,6 +55,7 @@ __all__ = [
     "DenseHead",
     "Embedding",
     "Encoder",
+    "EncoderStates",
     "Ensemble",
     "Focal",
     "FullClassifier",
@@ -76,5 +79,6 @@ __all__ = [
     "encoder_of",
     "export_onnx",
     "pretrain",
-    "without_torch",
 ]
+
+accelerate(gpu)

@@ -16,19 +16,17 @@ from torch.utils.checkpoint import checkpoint
 
 from megalabel.base import (
     Check,
-    check_array,
     clone,
     instance,
     integer,
-    made_once,
     number,
     one_of,
     sequence_of,
+    with_learned,
 )
 from megalabel.checkpoints import Steps
-from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, clamped
+from megalabel.features import OnnxTokens
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.neural.batches import Batch, TextSource, lengths_of, rows_on, words_of
 from megalabel.neural.classifier import (
@@ -42,9 +40,12 @@ from megalabel.neural.heads.shortlist import SPARSE, without_padding
 from megalabel.neural.losses import BCE
 from megalabel.neural.models import Group, Model
 from megalabel.neural.shortlists import Candidates
+from megalabel.neural.states import EncoderStates
+from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
+from megalabel.parts import Featurizer
 from megalabel.progress import progress
-from megalabel.rankers.dense import filled
+from megalabel.rankers import AttentionTree
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +124,7 @@ class AttentionClassifier(NeuralClassifier):
     heads_: dict[str, np.ndarray]
     tree_: LabelTree
     label_counts_: np.ndarray
-
-    _models: list[AttentionModel] | None = None
+    pad_: int
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class AttentionClassifier(NeuralClassifier):
         """Train level after level."""
         X, Y = examples.rows, examples.targets
         truth = Y.copy()  # its relevances are cut off at 1
-        self.label_counts_ = examples.label_counts
+        self.label_counts_, self.pad_ = examples.label_counts, X.pad
         self.tree_ = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
@@ -176,11 +176,6 @@ class AttentionClassifier(NeuralClassifier):
                 predicted = steps.done(f"clusters-{depth + 1}", find)
             shared = model.attention.shared
         self.encoder_, self.coarse_ = encoders[-1], encoders[:-1]
-
-    def forget(self) -> None:
-        """Drop the modules that were made of what had been learned before."""
-        super().forget()
-        self._models = None
 
     def _trained(
         self,
@@ -217,25 +212,44 @@ class AttentionClassifier(NeuralClassifier):
         )
         return model
 
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels: a label's score is the product of probabilities down its path.
-
-        Places that the beam leaves empty go to the most frequent of the other labels.
-        """
-        self.check_fitted()
-        self.check_rows(X)
-        models = made_once(
-            self, "_models", lambda: [model.to(self.device()) for model in self._restored()]
+    def label_ranker(self) -> AttentionTree:
+        """The levels, each over the states of its encoder."""
+        device, precision = self.training.device, self.training.precision
+        shared = range(0, 2 * len(self.hidden) + 1, 2)  # between them are the ReLUs
+        depths = range(self.tree_.depth)
+        return with_learned(
+            AttentionTree(beam=self.beam),
+            tree_=self.tree_,
+            states_=[
+                with_learned(EncoderStates(device=device, precision=precision), encoder_=encoder)
+                for encoder in (*self.coarse_, self.encoder_)
+            ],
+            queries_=[self.heads_[f"{t}.queries.weight"] for t in depths],
+            layers_=[
+                [
+                    self.heads_[f"{t}.shared.{i}.{kind}"]
+                    for i in shared
+                    for kind in ("weight", "bias")
+                ]
+                for t in depths
+            ],
+            pad_=self.pad_,
+            label_counts_=self.label_counts_,
+            labels_=self.labels_,
         )
-        check_width(self, X, models[-1].encoder.table.num_embeddings)
-        k = clamped(k, len(self.labels_))
-        found: csr_matrix | None = None
-        for depth, model in enumerate(models):
-            level = _Level(self.tree_, depth)
-            last = depth + 1 == self.tree_.depth
-            seen = self.label_counts_ > 0 if last else None
-            found = self._scored(model, level, X, found, k if last else self.beam, seen)
-        return filled(Ranking.from_csr(found, k, self.labels_), self.label_counts_)
+
+    def features(self, X: Tokens) -> np.ndarray:
+        """The numbers of tokens, -1 after the last one of a text."""
+        self.check_known(X)
+        places = np.arange(max(1, int(X.lengths.max(initial=1))))
+        numbers = np.full((len(X), len(places)), -1, np.int32)
+        numbers[places < X.lengths[:, None]] = X.ids
+        return numbers
+
+    def encoding(self, features: Featurizer) -> OnnxTokens:
+        """Texts to the numbers of their tokens."""
+        assert isinstance(features, Tokenizer)
+        return with_learned(OnnxTokens(), tokenizer_=features.as_json())
 
     def _clustered(self, X: Any, Y: csr_matrix) -> LabelTree:
         """The tree: its lowest levels of clusters, and the labels."""
@@ -260,14 +274,12 @@ class AttentionClassifier(NeuralClassifier):
         X: Any,
         parents: csr_matrix | None,
         k: int,
-        seen: np.ndarray | None = None,
     ) -> csr_matrix:
         """The k best nodes of each row, among the children of its parents, as a matrix of scores:
-        probabilities times those of the parents. Nodes that are not `seen` have none."""
+        probabilities times those of the parents."""
         device = next(model.parameters()).device
         order = np.argsort(-lengths_of(X), kind="stable")  # as in `encoded`
         candidates = None if parents is None else level.candidates(parents, device)
-        allowed = None if seen is None else torch.from_numpy(seen).to(device)
         parts = []
         with progress("scoring", len(order)) as bar, self.training.arithmetic(device):
             for start in range(0, len(order), _AT_ONCE):
@@ -279,60 +291,12 @@ class AttentionClassifier(NeuralClassifier):
                 else:
                     numbers, above = candidates.all_of(rows)
                     sure = torch.sigmoid(model.scores(inputs, numbers).float()) * above
-                there = numbers >= 0
-                if allowed is not None:
-                    there = there & allowed[numbers]
-                found, at = best(sure.masked_fill(~there, -torch.inf), numbers, k)
+                found, at = best(sure.masked_fill(numbers < 0, -torch.inf), numbers, k)
                 parts.append(_sparse(found.cpu().numpy(), at.cpu().numpy(), level.size))
                 bar.advance(len(rows))
         if not parts:
             return csr_matrix((0, level.size), dtype=np.float32)
         return vstack(parts, "csr")[np.argsort(order)]
-
-    def _restored(self) -> list[AttentionModel]:
-        """The models of all levels as learned."""
-        made = []
-        for depth, encoder in enumerate([*self.coarse_, self.encoder_]):
-            model = AttentionModel(encoder.module(), self.hidden, _Level(self.tree_, depth))
-            start = f"{depth}."
-            state = {
-                k.removeprefix(start): torch.from_numpy(np.array(v, np.float32))
-                for k, v in self.heads_.items()
-                if k.startswith(start)
-            }
-            model.attention.load_state_dict(state)
-            made.append(model.eval())
-        return made
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoders and the levels' weights back; they must fit."""
-        super().restore(learned)
-        name = type(self).__name__
-        for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("heads_", dict)):
-            if not isinstance(getattr(self, part, None), kind):
-                raise ValueError(f"{part} of {name} must be a {kind.__name__}")
-        if self.tree_.n_labels != len(self.labels_):
-            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
-        counts = getattr(self, "label_counts_", None)
-        check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
-        coarse = getattr(self, "coarse_", None)
-        if not isinstance(coarse, list) or len(coarse) != self.tree_.depth - 1:
-            raise ValueError(f"coarse_ of {name} must be an encoder for each level of clusters")
-        wanted = {}
-        for depth, encoder in enumerate([*coarse, self.encoder_]):
-            if not isinstance(encoder, Encoder):
-                raise ValueError(f"coarse_ of {name} must be encoders")
-            with torch.device("meta"):
-                module = encoder.rebuild(encoder.about_)
-                attention = AttentionModel(module, self.hidden, _Level(self.tree_, depth)).attention
-            for part, value in attention.state_dict().items():
-                wanted[f"{depth}.{part}"] = (tuple(value.shape), _type(part))
-        found = {
-            k: (getattr(v, "shape", None), getattr(v, "dtype", None))
-            for k, v in self.heads_.items()
-        }
-        if found != wanted:
-            raise ValueError(f"heads_ of {name} do not fit its tree and encoders")
 
 
 class _Level:

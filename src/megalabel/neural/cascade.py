@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,27 +12,36 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, clone, instance, integer, made_once, number, one_of, sequence_of
+from megalabel.base import (
+    Check,
+    clone,
+    instance,
+    integer,
+    number,
+    one_of,
+    sequence_of,
+    with_learned,
+)
 from megalabel.checkpoints import Steps
-from megalabel.data import LabelSet, Ranking
+from megalabel.data import Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import clamped
-from megalabel.errors import DataError, ParameterError
+from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.neural.batches import TextSource
 from megalabel.neural.cascade_network import Cascade, Shape
 from megalabel.neural.classifier import (
     RANKERS,
-    NeuralClassifier,
-    encoded,
+    ViewsClassifier,
     held_out_rows,
     make_ranker,
     precision_at,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoding import encoded
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import Views, joined
 from megalabel.parts import Classifier
+from megalabel.rankers import DenseTree
 
 _FINER = 8  # how many times as many nodes each level has as the one above
 _RANKED = 256  # rows ranked at a time
@@ -40,7 +50,7 @@ _UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
 _LAYERS = sequence_of(integer() | sequence_of(integer()))
 
 
-class CascadeClassifier(NeuralClassifier):
+class CascadeClassifier(ViewsClassifier):
     """CascadeXML (Kharbanda et al. 2022), and LightXML (Jiang et al. 2021) as a case of it.
 
     Labels are clustered into a tree. A lower layer of the encoder tells coarse clusters apart,
@@ -121,9 +131,6 @@ class CascadeClassifier(NeuralClassifier):
 
     tree_: LabelTree
     heads_: dict[str, np.ndarray]
-    ranker_: Classifier | None
-
-    _network: Cascade | None = None
 
     def __init__(
         self,
@@ -194,41 +201,40 @@ class CascadeClassifier(NeuralClassifier):
             ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
             self.ranker_ = ranker.fit_examples(examples.with_rows(features))
 
-    def forget(self) -> None:
-        """Drop the modules that were made of what had been learned before."""
-        super().forget()
-        self._network = None
+    def label_ranker(self) -> Classifier:
+        """The linear classifier over words and vectors, or else the levels of the network."""
+        if self.ranker_ is not None:
+            return self.ranker_
+        depths = range(self.tree_.depth)
+        beams = list(self._shape(self.module()).beams)
+        return with_learned(
+            DenseTree(beams=beams, prediction=self.prediction),
+            tree_=self.tree_,
+            weights_=[self.heads_[f"{t}.weights"] for t in depths],
+            biases_=[self.heads_[f"{t}.bias"] for t in depths],
+            labels_=self.labels_,
+        )
 
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels: one pass of the encoder, then the ranker or the network itself."""
-        self.check_fitted()
-        self.check_rows(X)
-        if self.ranker_ is None:
-            return self.rank_by_network(X, k)
-        return self.ranker_.rank(self.features(X), k)
+    def encoder_levels(self) -> list[dict[str, Any]]:
+        """What the levels of the network see, where it answers itself."""
+        if self.ranker_ is not None:
+            return []
+        narrowed = [
+            {kind: self.heads_.get(f"{t}.projection.{kind}") for kind in ("weight", "bias")}
+            for t in range(self.tree_.depth)
+        ]
+        layers = self._shape(self.module()).layers
+        return [{"layers": list(seen), **own} for seen, own in zip(layers, narrowed, strict=True)]
+
+    def encoder_pooling(self) -> str:
+        """As in training."""
+        return self._shape(self.module()).pooling
 
     def rank_by_network(self, X: Views, k: int) -> Ranking:
         """The k best labels that the network finds, whatever the ranker would say."""
-        self.check_fitted()
-        self.check_rows(X)
-        k = clamped(k, len(self.labels_))
-        return Ranking(*self._ranked(self.network(), X.tokens, k), self.labels_)
-
-    def network(self) -> Cascade:
-        """The trained network, on its device."""
-        return made_once(self, "_network", lambda: self._restored().to(self.device()))
-
-    def features(self, X: Views) -> csr_matrix:
-        """What the ranker sees: words and vectors side by side."""
-        return joined(X.words, encoded(self.module(), X.tokens, self.training))
-
-    def check_rows(self, X: Any) -> None:
-        """Raise a DataError unless X has both words and tokens."""
-        if not isinstance(X, Views):
-            raise DataError(
-                f"{type(self).__name__} reads texts as words and as tokens (neural.TextViews), "
-                f"not {type(X).__name__}"
-            )
+        alone = copy.copy(self)
+        alone.ranker_ = alone._ranker = None
+        return alone.rank(X, k)
 
     # ------------------------------------------------------------------ the network
     def _clustered(self, words: csr_matrix, Y: csr_matrix) -> LabelTree:
@@ -325,13 +331,6 @@ class CascadeClassifier(NeuralClassifier):
         kept[f"{last}.bias"][unseen] = _UNSEEN
         return {k: v.astype(_type(k)) for k, v in kept.items()}
 
-    def _restored(self) -> Cascade:
-        """The network as learned."""
-        network = self._built(self.module())
-        state = {k: torch.from_numpy(np.array(v, np.float32)) for k, v in self.heads_.items()}
-        network.levels.load_state_dict(state)
-        return network.eval()
-
     def _ranked(self, network: Any, tokens: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         vectors = torch.from_numpy(encoded(network, tokens, self.training, what=network.vectors))
         device = next(network.parameters()).device
@@ -342,29 +341,6 @@ class CascadeClassifier(NeuralClassifier):
             found = network.top_k(vectors[part].to(device), k)
             scores[part], ids[part] = (x.cpu().numpy() for x in found)
         return ids, scores
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder, the network's weights and the ranker back; they must fit."""
-        super().restore(learned)
-        name = type(self).__name__
-        if not isinstance(getattr(self, "tree_", None), LabelTree):
-            raise ValueError(f"tree_ of {name} is not a label tree")
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError(f"labels_ of {name} must be a label set")
-        if self.tree_.n_labels != len(self.labels_):
-            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
-        if not isinstance(self.__dict__.get("ranker_", ""), Classifier | None):
-            raise ValueError(f"ranker_ of {name} is not a classifier")
-        if not isinstance(getattr(self, "heads_", None), dict):
-            raise ValueError(f"heads_ of {name} must be arrays by name")
-        with torch.device("meta"):
-            wanted = self._built(self.encoder_.rebuild(self.encoder_.about_)).levels.state_dict()
-        found = {
-            k: (getattr(v, "shape", None), getattr(v, "dtype", None))
-            for k, v in self.heads_.items()
-        }
-        if found != {k: (tuple(v.shape), _type(k)) for k, v in wanted.items()}:
-            raise ValueError(f"heads_ of {name} do not fit its tree and encoder")
 
 
 def _type(name: str) -> np.dtype[Any]:

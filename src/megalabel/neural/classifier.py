@@ -1,37 +1,43 @@
-"""What the neural classifiers share: an encoder, a trainer, and how texts become vectors."""
+"""What the neural classifiers share: an encoder, a trainer, and how what was trained answers."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor
 
 from megalabel.base import clone, made_once
 from megalabel.checkpoints import Steps
+from megalabel.data import Ranking
 from megalabel.data.examples import Examples
+from megalabel.data.matrix import check_width
 from megalabel.errors import DataError
+from megalabel.features import Concat
 from megalabel.linear import OneVsAll, TreeClassifier
-from megalabel.neural.batches import lengths_of, rows_on
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoders.levels import Levels
+from megalabel.neural.encoding import encoded
 from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer, memory_advice
-from megalabel.parts import Classifier
-from megalabel.progress import progress
+from megalabel.neural.views import TextViews, Views, joined
+from megalabel.parts import Classifier, Featurizer
 
 RANKERS = ("one-vs-all", "trees")
 _ONE_VS_ALL = 10_000  # labels
-_AT_ONCE = 64  # texts encoded together at least
-_TOKENS = 65_536  # on a GPU as many as have so many tokens
 
 
 class NeuralClassifier(Classifier):
     """A classifier over an encoder that is trained with it.
 
-    Subclasses have the parameters `encoder` and `trainer`, learn `encoder_`, and write `_train`.
+    It has two stages. In training it is torch; what answers are its `parts`: features that make
+    vectors by the trained encoder, and a ranker of labels without torch. A tagger keeps, saves and
+    exports the second stage alone.
+
+    Subclasses have the parameters `encoder` and `trainer`, learn `encoder_`, and write `_train` and
+    `label_ranker`.
     """
 
     encoder: Encoder
@@ -39,6 +45,7 @@ class NeuralClassifier(Classifier):
     encoder_: Encoder
 
     _module: EncoderModule | None = None
+    _ranker: Classifier | None = None
 
     @property
     def reads_texts(self) -> bool:
@@ -58,7 +65,7 @@ class NeuralClassifier(Classifier):
 
     def forget(self) -> None:
         """Drop the modules that were made of what had been learned before."""
-        self._module = None
+        self._module = self._ranker = None
 
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""
@@ -74,55 +81,100 @@ class NeuralClassifier(Classifier):
         """The trainer, or one with the defaults."""
         return Trainer() if self.trainer is None else self.trainer
 
-    def device(self) -> torch.device:
-        """Where answers are computed."""
-        return self.training.answering_device
+    # ------------------------------------------------------------------ answering
+    @abstractmethod
+    def label_ranker(self) -> Classifier:
+        """What ranks labels by `features`, without torch."""
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels of rows as in training: the encoder's vectors, then the ranker."""
+        self.check_fitted()
+        self.check_rows(X)
+        ranker = made_once(self, "_ranker", self.label_ranker)
+        return ranker.rank(self.features(X), k)
+
+    def features(self, X: Any) -> Any:
+        """What the ranker sees of rows: by default the encoder's vectors."""
+        module, levels = self.module(), self.encoder_levels()
+        self.check_known(X)
+        seen = Levels(module, levels, self.encoder_pooling()) if levels else module
+        return encoded(seen.to(self.training.answering_device), X, self.training)
+
+    def check_known(self, X: Any) -> None:
+        """Raise a ShapeError where rows have words, or tokens, that the encoder does not know."""
+        known = self.module().table.num_embeddings
+        if X.shape[1] > known or not self.reads_texts:
+            check_width(self, X, known)
+
+    def encoder_levels(self) -> list[dict[str, Any]]:
+        """What the ranker sees of the encoder (`neural.encoders.levels.Levels`): by default its own
+        vector."""
+        return []
+
+    def encoder_pooling(self) -> str:
+        """How the states of a layer become a vector that levels see."""
+        return "auto"
+
+    def parts(self, features: Featurizer) -> tuple[Featurizer, Classifier]:
+        """The trained encoder with the features that it reads as one, and the ranker."""
+        return self.encoding(features), self.label_ranker()
+
+    def encoding(self, features: Featurizer) -> Featurizer:
+        """Texts to what the ranker sees of the encoder, by fitted features that it reads."""
+        trainer = self.training
+        return self.encoder_.with_features(
+            features,
+            self.encoder_levels(),
+            pooling=self.encoder_pooling(),
+            device=trainer.device,
+            precision=trainer.precision,
+        )
 
     def module(self) -> EncoderModule:
-        """The trained encoder, on its device."""
-        return made_once(self, "_module", lambda: self.encoder_.module().to(self.device()))
+        """The trained encoder, on the device where answers are computed."""
+        device = self.training.answering_device
+        return made_once(self, "_module", lambda: self.encoder_.module().to(device))
 
-    def restore(self, learned: Any) -> None:
-        """Take the learned state back; the module is made when it is first asked."""
-        super().restore(learned)
-        self.forget()
-        if not isinstance(self.encoder_, Encoder):
-            raise ValueError(f"encoder_ of {type(self).__name__} is not an encoder")
+    def learned(self) -> dict[str, Any]:
+        """Nothing: of a trained classifier its parts are kept."""
+        return {}
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Not possible: see `learned`."""
+        raise ValueError(f"of a trained {type(self).__name__} the parts that answer are kept")
 
 
-@torch.inference_mode()
-def encoded(module: EncoderModule, X: Any, trainer: Trainer, *, what: Any = None) -> np.ndarray:
-    """The vectors of all rows, float32; `what(inputs)` in place of the module's own forward.
+class ViewsClassifier(NeuralClassifier):
+    """A neural classifier whose labels are ranked by words and vectors side by side.
 
-    Rows of like length are taken together, and each batch has the same number of rows, so that a
-    row's vector hardly depends on which others are asked for.
+    Subclasses learn `ranker_`; None: labels are ranked by what `levels` see of the encoder alone.
     """
-    device = next(module.parameters()).device
-    lengths = lengths_of(X)
-    size = encoded_at_once(lengths, device)
-    order = np.argsort(-lengths, kind="stable")  # the shorter ones fit into memory of the longest
-    forward = module if what is None else what
-    parts: list[Tensor] = []
-    was_training = module.training
-    module.eval()
-    with progress("encoding texts", len(order)) as bar, trainer.arithmetic(device):
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            parts.append(forward(rows_on(X, rows, device)).float().cpu())
-            bar.advance(len(rows))
-    module.train(was_training)
-    if not parts:
-        return np.zeros((0, module.width), np.float32)
-    made = np.empty((len(order), parts[0].shape[1]), np.float32)
-    made[order] = torch.cat(parts).numpy()
-    return made
 
+    ranker_: Classifier | None
 
-def encoded_at_once(lengths: np.ndarray, device: torch.device) -> int:
-    """How many rows are encoded in one batch, of such lengths."""
-    if device.type != "cuda":
-        return _AT_ONCE
-    return max(_AT_ONCE, _TOKENS // max(1, int(lengths.max(initial=1))))
+    def check_rows(self, X: Any) -> None:
+        """Raise a DataError unless X has both words and tokens."""
+        if not isinstance(X, Views):
+            raise DataError(
+                f"{type(self).__name__} reads texts as words and as tokens (neural.TextViews), "
+                f"not {type(X).__name__}"
+            )
+
+    def label_ranker(self) -> Classifier:
+        """The linear classifier over words and vectors."""
+        assert self.ranker_ is not None
+        return self.ranker_
+
+    def features(self, X: Views) -> Any:
+        """What the ranker sees of rows: words and vectors side by side."""
+        vectors = super().features(X.tokens)
+        return vectors if self.ranker_ is None else joined(X.words, vectors)
+
+    def encoding(self, features: Featurizer) -> Featurizer:
+        """Texts to words and vectors side by side."""
+        assert isinstance(features, TextViews)
+        vectors = super().encoding(features.tokens_)
+        return vectors if self.ranker_ is None else Concat.of([features.words_, vectors], norm=None)
 
 
 def make_ranker(ranker: Classifier | str | None, labels: int, seed: int) -> Classifier:

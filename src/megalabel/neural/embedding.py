@@ -1,26 +1,46 @@
-"""Embedding: the vectors of an encoder, pre-trained or trained elsewhere, as features."""
+"""Embedding: an encoder, pre-trained or trained elsewhere, with its tokenizer, as features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 
 from megalabel import store
-from megalabel.base import clone, instance, integer, made_once, one_of, sequence_of
+from megalabel.base import (
+    Component,
+    clone,
+    instance,
+    integer,
+    made_once,
+    one_of,
+    sequence_of,
+    with_learned,
+)
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.neural.classifier import encoded
-from megalabel.neural.encoders import Encoder, EncoderModule, PretrainedEncoder
-from megalabel.neural.export import encoder_of
+from megalabel.features import OnnxEmbedding
+from megalabel.neural.encoders import Encoder, PretrainedEncoder
+from megalabel.neural.encoders.levels import Levels, check_levels
+from megalabel.neural.encoding import encoded
+from megalabel.neural.onnx_graphs import written
 from megalabel.neural.tokens import Tokenizer
 from megalabel.neural.trainer import Trainer
 from megalabel.parts import Featurizer
 
+if TYPE_CHECKING:
+    from megalabel.tagger import Tagger
+
 
 class Embedding(Featurizer):
-    """What an encoder makes of a text: a vector of length one. The encoder is not trained.
+    """What an encoder makes of a text: a vector. The encoder is not trained.
+
+    An encoder and the tokenizer that it was trained with are kept together here: in a trained
+    neural tagger (`Classifier.parts`) as well as where one is taken as it is.
 
     Parameters
     ----------
@@ -33,8 +53,20 @@ class Embedding(Featurizer):
         The layers whose vectors are put side by side, for a Hugging Face model.
     max_length : int
         Longer texts are cut.
+    norm : "l2" or None
+        None: vectors stay as the encoder gives them; else they are scaled to length one.
     device : str
         "auto", "cpu", "cuda", …
+    precision : "auto", "bf16" or "float32"
+        "auto": bf16 where there is a GPU.
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+    tokenizer_ : Tokenizer
+    levels_ : list of dict
+        What the levels of a network see of the encoder (`neural.encoders.levels.Levels`), side by
+        side; none: the encoder's own vector.
 
     Examples
     --------
@@ -47,13 +79,16 @@ class Embedding(Featurizer):
         "pooling": one_of("auto", "first", "last", "mean", "max"),
         "layers": sequence_of(integer()),
         "max_length": integer(2),
+        "norm": one_of("l2", None),
         "device": instance(str),
+        "precision": one_of("auto", "bf16", "float32"),
     }
 
     encoder_: Encoder
     tokenizer_: Tokenizer
+    levels_: list[dict[str, Any]]
 
-    _module: EncoderModule | None = None
+    _module: Any = None
 
     def __init__(
         self,
@@ -62,25 +97,37 @@ class Embedding(Featurizer):
         pooling: str = "auto",
         layers: Sequence[int] = (-1,),
         max_length: int = 128,
+        norm: str | None = "l2",
         device: str = "auto",
+        precision: str = "float32",
     ) -> None:
         self.source = source
         self.pooling = pooling
         self.layers = layers
         self.max_length = max_length
+        self.norm = norm
         self.device = device
+        self.precision = precision
 
     def check_machine(self) -> None:
         """Raise an error where the device is not there."""
         Trainer(device=self.device).check_machine()
 
     @classmethod
-    def of(cls, encoder: Encoder, tokenizer: Tokenizer, *, device: str = "auto") -> Self:
+    def of(
+        cls,
+        encoder: Encoder,
+        tokenizer: Tokenizer,
+        *,
+        levels: Sequence[Mapping[str, Any]] = (),
+        **parameters: Any,
+    ) -> Self:
         """The vectors of an encoder that was trained, by the tokens that it was trained with."""
         encoder.check_names(tokenizer.transform([]).names)
-        made = cls(max_length=tokenizer.max_length, device=device)
-        made.restore({"encoder_": encoder, "tokenizer_": tokenizer})
-        return made
+        made = cls(max_length=tokenizer.max_length, **parameters)
+        return with_learned(
+            made, encoder_=encoder, tokenizer_=tokenizer, levels_=[dict(x) for x in levels]
+        )
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Read the encoder from its source; nothing is learned from the inputs."""
@@ -96,17 +143,15 @@ class Embedding(Featurizer):
             tokenizer = Tokenizer(self.source, max_length=self.max_length).fit([])
             encoder = PretrainedEncoder(self.source, pooling=self.pooling, layers=self.layers)
             encoder.keep(encoder.begin(tokenizer.transform([]), seed=0))
-        self.restore({"encoder_": encoder, "tokenizer_": tokenizer})
-        return self
+        return with_learned(self, encoder_=encoder, tokenizer_=tokenizer, levels_=[])
 
     def transform(self, inputs: Any) -> np.ndarray:
-        """One row a text, float32, of length one."""
+        """One row a text, float32."""
         self.check_fitted()
-        trainer = Trainer(device=self.device, precision="float32")
+        trainer = Trainer(device=self.device, precision=self.precision)
         module = self._encoding().to(trainer.answering_device)
-        made = normalised_rows(encoded(module, self.tokenizer_.transform(inputs), trainer))
-        assert isinstance(made, np.ndarray)
-        return made
+        vectors = encoded(module, self.tokenizer_.transform(inputs), trainer)
+        return vectors if self.norm is None else np.asarray(normalised_rows(vectors))
 
     @property
     def n_features(self) -> int:
@@ -114,29 +159,70 @@ class Embedding(Featurizer):
         self.check_fitted()
         return int(self._encoding().width)
 
+    def onnx_twin(self, int8: bool) -> OnnxEmbedding:
+        """The same vectors by onnxruntime."""
+        self.check_fitted()
+        name, module = type(self.encoder_).__name__, self._built()
+        with tempfile.TemporaryDirectory() as folder:
+            written(module, self.tokenizer_, Path(folder), name, int8, None)
+            twin = OnnxEmbedding(folder, norm=self.norm).fit()
+        twin.folder = None
+        return twin
+
     def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder and its tokenizer back."""
+        """Take the encoder and its tokenizer back; they must fit each other."""
         encoder, tokenizer = learned.get("encoder_"), learned.get("tokenizer_")
         if not isinstance(encoder, Encoder) or not isinstance(tokenizer, Tokenizer):
             raise ValueError("Embedding is an encoder and the tokenizer it was trained with")
+        encoder.check_fitted()
+        if learned.get("levels_") != []:
+            with torch.device("meta"):
+                check_levels("Embedding", encoder.rebuild(encoder.about_), learned.get("levels_"))
         super().restore(learned)
         self._module = None
 
-    def _encoding(self) -> EncoderModule:
+    def _encoding(self) -> Any:
         """The encoder as a module, made when it is first asked."""
+        return made_once(self, "_module", self._built)
 
-        def make() -> EncoderModule:
-            module: EncoderModule = self.encoder_.module()
-            if self.tokenizer_.n_features > (known := module.table.num_embeddings):
-                raise ShapeError(
-                    f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
-                    f"knows {known}"
-                )
-            return module
-
-        return made_once(self, "_module", make)
+    def _built(self) -> Any:
+        """The encoder as a module of its own."""
+        module = self.encoder_.module()
+        if self.tokenizer_.n_features > (known := module.table.num_embeddings):
+            raise ShapeError(
+                f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
+                f"knows {known}"
+            )
+        return Levels(module, self.levels_, self.pooling).eval() if self.levels_ else module
 
     def __sklearn_clone__(self) -> Self:
         if self.source is None and self.fitted:
             return self  # an encoder trained elsewhere: nothing that fit could make anew
         return type(self)(**{k: clone(v) for k, v in self.get_params(deep=False).items()})
+
+
+def encoder_of(tagger: Tagger | str | Path) -> tuple[Encoder, Tokenizer]:
+    """The trained encoder of a tagger, and the tokenizer that it was trained with."""
+    fitted = store.load(tagger) if isinstance(tagger, str | Path) else tagger
+    fitted.check_fitted()
+    features = fitted.features_
+    units = list(_embeddings(features))
+    if len(units) != 1:
+        number = "no encoder" if not units else f"{len(units)} encoders"
+        raise ParameterError(
+            f"{type(features).__name__} has {number} of tokens, expected one; a tagger as a whole "
+            "is exported by exporting.without_torch (megalabel export --whole)"
+        )
+    return units[0].encoder_, units[0].tokenizer_
+
+
+def _embeddings(part: Any) -> Iterator[Embedding]:
+    """Those among the fitted parts of features."""
+    if isinstance(part, Embedding):
+        yield part
+    elif isinstance(part, Component):
+        for value in part.learned().values():
+            yield from _embeddings(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _embeddings(value)

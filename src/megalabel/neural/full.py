@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from megalabel.base import (
     Check,
     boolean,
-    check_array,
     clone,
     instance,
     integer,
@@ -20,27 +19,18 @@ from megalabel.base import (
     one_of,
 )
 from megalabel.checkpoints import Steps
-from megalabel.data import Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import clamped
 from megalabel.neural.batches import Batch, TextSource
-from megalabel.neural.classifier import (
-    NeuralClassifier,
-    encoded,
-    held_out_rows,
-    precision_at,
-)
+from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoding import encoded
 from megalabel.neural.heads import Head, HeadModule, begin
 from megalabel.neural.heads import create as create_head
-from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.losses import Loss
 from megalabel.neural.losses import create as create_loss
 from megalabel.neural.models import Group, Model, Pass
 from megalabel.neural.trainer import Trainer
 from megalabel.parts import Classifier
-
-_SCORES = 1 << 24  # scores held at a time
 
 
 class FullClassifier(NeuralClassifier):
@@ -157,49 +147,20 @@ class FullClassifier(NeuralClassifier):
         if model.projection is not None:
             self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
 
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels, with the probabilities that the sigmoid gives."""
-        self.check_fitted()
-        self.check_rows(X)
-        k = clamped(k, len(self.labels_))
-        features = torch.from_numpy(encoded(self.module(), X, self.training))
-        if self.projection_ is not None:
-            features = features @ torch.from_numpy(np.array(self.projection_)).T
-        features = features.to(self.device())
-
-        def chunks() -> Iterator[tuple[Tensor, int]]:
-            size = max(1, _SCORES // max(1, len(features)))
-            for first in range(0, len(self.labels_), size):
-                part = slice(first, first + size)
-                weights, bias = (
-                    torch.from_numpy(np.array(a[part], np.float32)).to(features.device)
-                    for a in (self.weights_, self.bias_)
-                )
-                yield torch.addmm(bias, features, weights.T), first
-
-        scores, ids = best_of_chunks(chunks(), k)
-        return Ranking(ids.cpu().numpy(), torch.sigmoid(scores).cpu().numpy(), self.labels_)
-
-    def ranker(self) -> Classifier:
-        """What ranks the labels of the encoder's vectors, projected if they are, without torch."""
-        self.check_fitted()
+    def label_ranker(self) -> Classifier:
+        """What the head gives: it ranks by the vectors of texts."""
         head = self._chosen_head()
         arrays = {name: getattr(self, f"{name}_") for name in head.ARRAYS}
         return head.ranker(arrays, self.labels_)
 
+    def encoder_levels(self) -> list[dict[str, Any]]:
+        """The encoder's own vector, through the bottleneck if there is one."""
+        if self.projection_ is None:
+            return []
+        return [{"layers": [], "weight": self.projection_, "bias": None}]
+
     def _chosen_head(self) -> Head:
         return create_head(self.head) if isinstance(self.head, str) else self.head
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the learned state back; ValueError where its parts do not fit together."""
-        super().restore(learned)
-        labels, width = len(self.labels_), self.weights_.shape[-1]
-        check_array("FullClassifier", "weights_", self.weights_, np.float16, (labels, width))
-        check_array("FullClassifier", "bias_", self.bias_, np.float32, (labels,))
-        if self.projection_ is not None:
-            check_array(
-                "FullClassifier", "projection_", self.projection_, np.float32, (width, None)
-            )
 
 
 class FullModel(Model):

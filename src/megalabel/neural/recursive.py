@@ -13,29 +13,27 @@ from torch import Tensor, nn
 
 from megalabel.base import Check, clone, instance, integer, number, one_of
 from megalabel.checkpoints import Steps
-from megalabel.data import Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import scaled_rows
-from megalabel.errors import DataError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.training import train
 from megalabel.neural.batches import Batch, TextSource
 from megalabel.neural.classifier import (
     RANKERS,
-    NeuralClassifier,
-    encoded,
+    ViewsClassifier,
     held_out_rows,
     make_ranker,
     precision_at,
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
+from megalabel.neural.encoding import encoded
 from megalabel.neural.heads import ShortlistModule
 from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.models import Group, Model, Pass
 from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.trainer import Trainer
-from megalabel.neural.views import Views, joined
+from megalabel.neural.views import joined
 from megalabel.parts import Classifier
 
 log = logging.getLogger(__name__)
@@ -44,7 +42,7 @@ _SOLVER: dict[str, Any] = {"loss": "squared-hinge", "eps": 0.1, "bias": 1.0}
 _SCORED = 8192  # rows whose nodes are scored at a time
 
 
-class RecursiveClassifier(NeuralClassifier):
+class RecursiveClassifier(ViewsClassifier):
     """XR-Transformer (Zhang et al. 2021).
 
     The encoder learns to tell ever finer clusters of labels apart, level by level of a tree: each
@@ -102,9 +100,6 @@ class RecursiveClassifier(NeuralClassifier):
         "validation": number(0, 0.5),
         "seed": integer(0),
     }
-
-    ranker_: Classifier
-    width_: int
 
     def __init__(
         self,
@@ -165,27 +160,8 @@ class RecursiveClassifier(NeuralClassifier):
             if depth != tuned[-1]:
                 parents = self._matched(level, joined(X.words, vectors), steps)
         self.encoder_ = clone(self.encoder).keep(module)
-        self.width_ = int(X.shape[1])
         ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
         self.ranker_ = ranker.fit_examples(examples.with_rows(joined(X.words, vectors)))
-
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels: one pass of the encoder, then the ranker."""
-        self.check_fitted()
-        self.check_rows(X)
-        return self.ranker_.rank(self.features(X), k)
-
-    def features(self, X: Views) -> csr_matrix:
-        """What the ranker sees: words and vectors side by side."""
-        return joined(X.words, encoded(self.module(), X.tokens, self.training))
-
-    def check_rows(self, X: Any) -> None:
-        """Raise a DataError unless X has both words and tokens."""
-        if not isinstance(X, Views):
-            raise DataError(
-                f"{type(self).__name__} reads texts as words and as tokens (neural.TextViews), "
-                f"not {type(X).__name__}"
-            )
 
     def _tuned(self, tree: LabelTree) -> list[int]:
         """The levels to fine-tune on: those of a size to learn something from, one at least."""
@@ -246,12 +222,6 @@ class RecursiveClassifier(NeuralClassifier):
             scores[numbers >= 0] = np.exp(-(np.maximum(0, 1 - margins) ** 3)) * above
             parts.append(best(scores, numbers, self.beam, level.size))
         return vstack(parts, "csr")
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder and the ranker back."""
-        super().restore(learned)
-        if not isinstance(getattr(self, "ranker_", None), Classifier):
-            raise ValueError("ranker_ of RecursiveClassifier is not a classifier")
 
 
 class _Level:

@@ -9,32 +9,27 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor, nn
+from torch import Tensor
 
-from megalabel.base import Check, check_array, clone, instance, integer, made_once, number, one_of
+from megalabel.base import Check, clone, instance, integer, number, one_of, with_learned
 from megalabel.checkpoints import Steps
-from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, clamped, normalised_rows
+from megalabel.data.matrix import normalised_rows
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.neural.batches import Batch, TextSource, words_of
-from megalabel.neural.classifier import (
-    NeuralClassifier,
-    encoded,
-    held_out_rows,
-    precision_at,
-)
+from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoders.bag import ResidualBlock
+from megalabel.neural.encoding import encoded
 from megalabel.neural.full import FullModel
 from megalabel.neural.heads import DenseHead, ShortlistModule, begin
-from megalabel.neural.heads.base import best, best_of_chunks
+from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.losses import BCE
 from megalabel.neural.models import Group, Model
 from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
-from megalabel.rankers.dense import filled
+from megalabel.rankers import NearestLabels
 
 _SCORES = 1 << 24  # scores held at a time
 _ROWS = 256  # rows whose shortlists are found and scored at a time
@@ -109,8 +104,6 @@ class StagedClassifier(NeuralClassifier):
     bias_: np.ndarray
     label_counts_: np.ndarray
 
-    _ranker: _Ranker | None = None
-
     def __init__(
         self,
         encoder: Encoder,
@@ -152,20 +145,19 @@ class StagedClassifier(NeuralClassifier):
         assert model.head.bias is not None
         self.bias_ = model.head.bias.weight.detach()[:, 0].cpu().numpy().copy()
 
-    def forget(self) -> None:
-        """Drop the modules that were made of what had been learned before."""
-        super().forget()
-        self._ranker = None
-
-    def rank(self, X: Any, k: int) -> Ranking:
-        """The k best labels of the shortlist; places beyond it go to the most frequent others."""
-        self.check_fitted()
-        self.check_rows(X)
-        check_width(self, X, self.module().table.num_embeddings)
-        k = clamped(k, len(self.labels_))
-        ranker = made_once(self, "_ranker", lambda: _Ranker(self))
-        ids, scores = ranker.rank(encoded(self.module(), X, self.training), k)
-        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+    def label_ranker(self) -> NearestLabels:
+        """The labels nearest to a vector, and their classifiers."""
+        block = ResidualBlock(self.weights_.shape[1], 0.0, "sum")
+        block.load_state_dict({k: torch.from_numpy(v) for k, v in self.block_.items()})
+        return with_learned(
+            NearestLabels(shortlist=self.shortlist, beta=self.beta),
+            centroids_=self.centroids_,
+            weights_=self.weights_,
+            bias_=self.bias_,
+            block_=block.arrays(),
+            label_counts_=self.label_counts_,
+            labels_=self.labels_,
+        )
 
     def _surrogate(
         self, X: Any, Y: csr_matrix, steps: Steps, names: Sequence[str] | None
@@ -250,29 +242,6 @@ class StagedClassifier(NeuralClassifier):
         self.training.fit(model, source, evaluate=evaluate, steps=steps, name="extreme")
         return model
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder, the centroids and the classifiers back; they must fit."""
-        super().restore(learned)
-        name = type(self).__name__
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError(f"labels_ of {name} must be a label set")
-        with torch.device("meta"):
-            width = self.encoder_.rebuild(self.encoder_.about_).width
-            block = ResidualBlock(width, 0.0, "sum").state_dict()
-        labels = len(self.labels_)
-        for part, kind, shape in (
-            ("centroids_", np.float16, (labels, width)),
-            ("weights_", np.float16, (labels, width)),
-            ("bias_", np.float32, (labels,)),
-            ("label_counts_", np.int64, (labels,)),
-        ):
-            check_array(name, part, getattr(self, part, None), kind, shape)
-        found = getattr(self, "block_", None)
-        if not isinstance(found, dict) or found.keys() != block.keys():
-            raise ValueError(f"block_ of {name} must be the arrays of a residual block")
-        for part, value in block.items():
-            check_array(name, f"block_[{part!r}]", found[part], np.float32, tuple(value.shape))
-
 
 class ShortlistModel(Model):
     """A frozen encoder, a residual block over it, and a head of shortlisted labels."""
@@ -301,48 +270,6 @@ class ShortlistModel(Model):
         shortlist = torch.cat([near, true.masked_fill(~there, -1)], 1)
         made: Tensor = self.head(self.block(self.encoder(batch.inputs)), batch.targets, shortlist)
         return made
-
-
-class _Ranker:
-    """What answers: centroids, block and classifiers on the device."""
-
-    def __init__(self, learned: StagedClassifier) -> None:
-        device = learned.device()
-        self.shortlist, self.beta = learned.shortlist, learned.beta
-        self.centroids, self.weights, self.bias, self.seen = (
-            torch.from_numpy(np.array(array, kind)).to(device)
-            for array, kind in (
-                (learned.centroids_, np.float32),
-                (learned.weights_, np.float16),
-                (learned.bias_, np.float32),
-                (learned.label_counts_ > 0, bool),
-            )
-        )
-        block = ResidualBlock(self.weights.shape[1], 0.0, "sum")
-        state = {k: torch.from_numpy(np.array(v)) for k, v in learned.block_.items()}
-        block.load_state_dict(state)
-        self.block = block.to(device).eval()
-
-    @torch.inference_mode()
-    def rank(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The best labels of each row, and their scores; the number of labels and minus infinity
-        where shortlists end."""
-        labels = len(self.weights)
-        ids = np.full((len(vectors), k), labels, np.int32)
-        scores = np.full((len(vectors), k), -np.inf, np.float32)
-        for start in range(0, len(vectors), _ROWS):
-            part = slice(start, start + _ROWS)
-            given = torch.from_numpy(vectors[part]).to(self.weights.device)
-            unit = nn.functional.normalize(given)
-            cosines, near = nearest(unit, self.centroids, self.shortlist)
-            made = self.block(given)[:, None] @ self.weights[near].float().transpose(1, 2)
-            sure = torch.sigmoid(made[:, 0] + self.bias[near])
-            both = self.beta * sure + (1 - self.beta) * torch.sigmoid(cosines)
-            found, at = best(both.masked_fill(~self.seen[near], -torch.inf), near, k)
-            at = at.masked_fill(found == -torch.inf, labels)
-            ids[part, : at.shape[1]] = at.cpu().numpy()
-            scores[part, : at.shape[1]] = found.cpu().numpy()
-        return ids, scores
 
 
 def nearest(vectors: Tensor, centroids: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -261,13 +261,17 @@ class Tokenizer(Featurizer):
         row = np.searchsorted(starts, tokens.indptr)
         return [found[a:b] for a, b in pairwise(row)]
 
+    def as_json(self) -> str:
+        """What `tokenizer.json` says: all that makes tokens of texts, where they are cut too."""
+        self.check_fitted()
+        return str(self._tokenizer.to_str(pretty=True))
+
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write `tokenizer.json` and what is said about it: a folder that `source` can name."""
         self.check_fitted()
         where = Path(folder)
         where.mkdir(parents=True, exist_ok=True)
-        whole = self._tokenizer.to_str(pretty=True)
-        (where / "tokenizer.json").write_text(whole, encoding="utf-8")
+        (where / "tokenizer.json").write_text(self.as_json(), encoding="utf-8")
         names = {
             f"{name}_token": self._tokenizer.id_to_token(number)
             for name, number in self.special_.items()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from megalabel.base import (
     Check,
+    Component,
     Learned,
     array,
     check_array,
@@ -17,6 +20,7 @@ from megalabel.base import (
     list_of,
     part,
     value,
+    with_learned,
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -25,16 +29,64 @@ from megalabel.errors import ParameterError
 from megalabel.features.onnx import AT_ONCE, opened_graph
 from megalabel.labels import LabelTree
 from megalabel.parts import Classifier
+from megalabel.rankers import dense
 from megalabel.rankers.dense import below, best, check_tree, filled, log_sigmoid
 
 _HELD = 1 << 24  # numbers held at a time of what labels make of tokens
 
 
+class States(Component, ABC):
+    """A trained encoder that gives the state of each token."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of a state."""
+
+    @abstractmethod
+    def of(self, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The states (rows, length, width), float32, of token numbers (rows, length), int64;
+        `mask` says where a token is."""
+
+    def onnx_twin(self, int8: bool) -> States:
+        """The same without torch; `int8`: with weights in 8 bits."""
+        return self
+
+
+class OnnxStates(States):
+    """States by onnxruntime.
+
+    Attributes
+    ----------
+    graph_ : uint8 array
+        The encoder as ONNX: from tokens to states.
+    """
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {"graph_": array(np.uint8, "bytes")}
+
+    graph_: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Of a state."""
+        found = self._session.get_outputs()[0].shape[-1]
+        return found if isinstance(found, int) else 0
+
+    def of(self, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The states (rows, length, width)."""
+        inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
+        return np.asarray(self._session.run(None, inputs)[0])
+
+    def check_learned(self) -> None:
+        """Open the graph."""
+        self._session = opened_graph("OnnxStates", self.graph_)
+
+
 class AttentionTree(Classifier):
     """What AttentionXML has learned: an encoder for each level, and the nodes that attend to it.
 
-    Made by `neural.without_torch`; it learns nothing by itself. Rows are the token numbers of
-    `features.OnnxTokens`.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself. Rows are
+    the token numbers of `features.OnnxTokens`.
 
     Parameters
     ----------
@@ -44,8 +96,8 @@ class AttentionTree(Classifier):
     Attributes
     ----------
     tree_ : LabelTree
-    graphs_ : list of uint8 arrays
-        The encoder of each level as ONNX: from tokens to states (rows, tokens, width).
+    states_ : list of States
+        The encoder of each level.
     queries_ : list of float16 arrays (nodes, width)
         What each level's nodes weigh tokens by; those of the last level in the order of labels.
     layers_ : list of lists of float32 arrays
@@ -62,7 +114,7 @@ class AttentionTree(Classifier):
     LEARNED: ClassVar[Mapping[str, Learned]] = {
         "labels_": part(LabelSet, "labels"),
         "tree_": part(LabelTree),
-        "graphs_": list_of(array(np.uint8, "bytes"), "levels"),
+        "states_": list_of(part(States), "levels"),
         "queries_": list_of(array(np.float16, "nodes", "width"), "levels"),
         "layers_": list_of(list_of(value(instance(np.ndarray))), "levels"),
         "pad_": value(integer()),
@@ -70,7 +122,7 @@ class AttentionTree(Classifier):
     }
 
     tree_: LabelTree
-    graphs_: list[np.ndarray]
+    states_: list[States]
     queries_: list[np.ndarray]
     layers_: list[list[np.ndarray]]
     pad_: int
@@ -86,7 +138,9 @@ class AttentionTree(Classifier):
 
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("AttentionTree is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "AttentionTree is a part of a trained tagger: fit the system that made it"
+        )
 
     def rank(self, X: np.ndarray, k: int) -> Ranking:
         """The k best labels: a label's score is the product of probabilities down its path.
@@ -112,68 +166,83 @@ class AttentionTree(Classifier):
         mask = tokens >= 0
         tokens = np.where(mask, tokens, self.pad_).astype(np.int64)
         mask[:, 0] = True  # a text without tokens has one of padding
-        inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
         above = nodes = np.empty(0)
         for t, starts in enumerate(self.tree_.levels_):
             last = t + 1 == self.tree_.depth
-            states = self._graphs[t].run(None, inputs)[0]
+            score = partial(
+                attended, self.states_[t].of(tokens, mask), mask, self.queries_[t], self.layers_[t]
+            )
             if t == 0:
                 numbers = np.arange(len(self.queries_[0]))[None]
-                sure = np.exp(log_sigmoid(self._attended(t, states, mask, numbers)))
+                sure = np.exp(log_sigmoid(score(numbers)))
             else:
                 children = below(starts, nodes)
                 numbers = children.reshape(len(nodes), -1)
                 if last:
                     named = self.tree_.label_of_leaf_[numbers]
                     numbers = np.where(numbers >= 0, named, -1)
-                made = self._attended(t, states, mask, np.maximum(numbers, 0))
-                sure = np.exp(log_sigmoid(made)) * np.repeat(above, children.shape[2], axis=1)
+                sure = np.exp(log_sigmoid(score(np.maximum(numbers, 0))))
+                sure = sure * np.repeat(above, children.shape[2], axis=1)
             there = numbers >= 0
             if last:
                 there = there & (self.label_counts_[numbers] > 0)
             above, nodes = best(np.where(there, sure, -np.inf), numbers, k if last else self.beam)
         return above, nodes
 
-    def _attended(
-        self, t: int, states: np.ndarray, mask: np.ndarray, numbers: np.ndarray
-    ) -> np.ndarray:
-        """Scores (rows, nodes) of nodes: each row's own, or the same for all."""
-        rows, length, width = states.shape
-        layers = self.layers_[t]
-        size = max(1, _HELD // (rows * (length + 2 * width)))
-        parts = []
-        for start in range(0, numbers.shape[1], size):
-            queries = self.queries_[t][numbers[:, start : start + size]].astype(np.float32)
-            with np.errstate(invalid="ignore"):  # kernels of BLAS may raise the flag over padding
-                matches = np.where(mask[:, None], queries @ states.transpose(0, 2, 1), -np.inf)
-                weights = np.exp(matches - matches.max(2, keepdims=True))
-                made = (weights / weights.sum(2, keepdims=True)) @ states
-                for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-                    made = np.maximum(made @ weight.T + bias, 0)
-                parts.append((made @ layers[-2].T + layers[-1])[..., 0])
-        return np.concatenate(parts, axis=1)
+    def onnx_twin(self, int8: bool) -> AttentionTree:
+        """The same over encoders that need no torch."""
+        states = [part.onnx_twin(int8) for part in self.states_]
+        return with_learned(AttentionTree(beam=self.beam), **self.learned() | {"states_": states})
 
     def check_learned(self) -> None:
         """The levels must fit the tree; opens their encoders."""
         name = type(self).__name__
         check_tree(self, self.tree_)
-        if len(self.graphs_) != self.tree_.depth:
-            raise ValueError(f"graphs_ of {name} must have one for each level")
-        for size, queries, layers in zip(
-            self.tree_.level_sizes, self.queries_, self.layers_, strict=True
+        if len(self.states_) != self.tree_.depth:
+            raise ValueError(f"states_ of {name} must have one for each level")
+        for size, states, queries, layers in zip(
+            self.tree_.level_sizes, self.states_, self.queries_, self.layers_, strict=True
         ):
-            check_array(name, "queries_", queries, np.float16, (size, None))
-            width = queries.shape[1]
+            width = states.width
+            check_array(name, "queries_", queries, np.float16, (size, width))
             if len(layers) < 2 or len(layers) % 2:
                 raise ValueError(f"layers_ of {name} must be weights and biases in turn")
             for weight, bias in zip(layers[::2], layers[1::2], strict=True):
                 check_array(name, "layers_", weight, np.float32, (None, width))
                 width = len(weight)
                 check_array(name, "layers_", bias, np.float32, (width,))
-        self._graphs = [opened_graph(name, graph) for graph in self.graphs_]
 
     def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
         """The branches of the labels; other nodes go."""
         kept = [*self.tree_.nodes_above(numbers)[:-1], numbers]
         queries = [q[nodes] for q, nodes in zip(self.queries_, kept, strict=True)]
         return super()._taken(numbers) | {"queries_": queries}
+
+
+def attended(
+    states: np.ndarray,
+    mask: np.ndarray,
+    queries: np.ndarray,
+    layers: list[np.ndarray],
+    numbers: np.ndarray,
+) -> np.ndarray:
+    """Scores (rows, nodes) of the nodes with such numbers: each row's own, or the same for all.
+
+    The weights of node l over the tokens t of a row are softmax_t(<h_t, u_l>), with `states` h and
+    `queries` u; the mean of the states by them goes through `layers`, weights and biases in turn.
+    """
+    if (device := dense.accelerator()) is not None:
+        return device.attended(states, mask, queries, layers, numbers)
+    rows, length, width = states.shape
+    size = max(1, _HELD // (rows * (length + 2 * width)))
+    parts = []
+    for start in range(0, numbers.shape[1], size):
+        wanted = queries[numbers[:, start : start + size]].astype(np.float32)
+        with np.errstate(invalid="ignore"):  # kernels of BLAS may raise the flag over padding
+            matches = np.where(mask[:, None], wanted @ states.transpose(0, 2, 1), -np.inf)
+            weights = np.exp(matches - matches.max(2, keepdims=True))
+            made = (weights / weights.sum(2, keepdims=True)) @ states
+            for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+                made = np.maximum(made @ weight.T + bias, 0)
+            parts.append((made @ layers[-2].T + layers[-1])[..., 0])
+    return np.concatenate(parts, axis=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from megalabel.base import (
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import as_dense, check_width, clamped
+from megalabel.data.matrix import as_dense, check_width, clamped, products
 from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree
@@ -32,14 +32,52 @@ if TYPE_CHECKING:
 _SCORES = 1 << 22  # held at a time
 _WEIGHTS = 1 << 24  # in single precision, held at a time
 _ROWS = 256  # walked down the tree together
+_FEW = 4  # times as many candidates as are asked for: of more, most are put aside at a glance
+
+
+class Accelerator(Protocol):
+    """What makes the products of rankers on a device; each method is as the function here or in
+    `rankers.attention`."""
+
+    def best_products(
+        self, X: np.ndarray, weights: np.ndarray, bias: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def shortlisted(
+        self, X: np.ndarray, weights: np.ndarray, bias: np.ndarray, shortlist: np.ndarray
+    ) -> np.ndarray: ...
+
+    def attended(
+        self,
+        states: np.ndarray,
+        mask: np.ndarray,
+        queries: np.ndarray,
+        layers: list[np.ndarray],
+        numbers: np.ndarray,
+    ) -> np.ndarray: ...
+
+
+def _none() -> Accelerator | None:
+    return None
+
+
+accelerator: Callable[[], Accelerator | None] = _none
+"""Finds what makes products in the place of NumPy. The neural room sets it, for machines with a
+GPU."""
+
+
+def accelerate(find: Callable[[], Accelerator | None]) -> None:
+    """Ask `find` from now on."""
+    global accelerator
+    accelerator = find
 
 
 class DenseTree(Classifier):
     """The levels of a trained network, without the network: Renee's, LightXML's, InceptionXML's.
 
-    Made by `neural.without_torch`; it learns nothing by itself. The first level scores all of its
-    nodes, each later one the children of the best ones above. Without clusters of labels the tree
-    has one level.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself. The first
+    level scores all of its nodes, each later one the children of the best ones above. Without
+    clusters of labels the tree has one level.
 
     Parameters
     ----------
@@ -93,7 +131,7 @@ class DenseTree(Classifier):
 
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("DenseTree is made of a trained tagger, by neural.without_torch")
+        raise ParameterError("DenseTree is a part of a trained tagger: fit the system that made it")
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels, with the probabilities that the sigmoid gives."""
@@ -173,15 +211,31 @@ def best(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.nd
     >>> best(np.array([[1.0, 3.0, 1.0]]), np.array([[7, 8, 2]]), 2)
     (array([[3., 1.]], dtype=float32), array([[8, 2]]))
     """
+    if scores.shape[1] > _FEW * k:
+        scores, ids = _contenders(scores, ids, k)
     # one integer says both: a float's bits, in the order of floats, then the id from high to low
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
-    keys = (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0x7FFFFFFF - ids)
+    behind = 0x7FFFFFFF - ids.astype(np.int64)
+    keys = (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | behind
     if k < keys.shape[1]:
         keys = np.partition(keys, keys.shape[1] - k, axis=1)[:, -k:]
     keys = np.sort(keys, axis=1)[:, ::-1]
     bits = keys >> 32
     bits = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int32)
     return bits.view(np.float32), 0x7FFFFFFF - (keys & 0xFFFFFFFF)
+
+
+def _contenders(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Those of each row that are not below its k-th best; a few more places where others tie."""
+    least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
+    there = ~(scores < least)
+    counts = there.sum(1)
+    places = np.arange(counts.max(initial=0)) < counts[:, None]
+    narrow = np.full(places.shape, -np.inf, np.float32)
+    numbers = np.full(places.shape, 0x7FFFFFFF, np.int64)
+    narrow[places] = scores[there]
+    numbers[places] = np.broadcast_to(ids, scores.shape)[there]
+    return narrow, numbers
 
 
 def best_products(
@@ -195,13 +249,13 @@ def best_products(
     >>> best_products(np.array([[1.0, 1.0]]), weights, bias, 1)
     (array([[1.5]], dtype=float32), array([[1]]))
     """
+    if (device := accelerator()) is not None:
+        return device.best_products(X, weights, bias, k)
     size = max(1, min(_SCORES // max(1, len(X)), _WEIGHTS // max(1, weights.shape[1])))
     found: tuple[np.ndarray, np.ndarray] | None = None
     for first in range(0, len(weights), size):
         part = slice(first, first + size)
-        # all values are finite: kernels of BLAS may raise the flag over what pads their tiles
-        with np.errstate(invalid="ignore"):
-            scores = X @ weights[part].astype(np.float32).T + bias[part]
+        scores = products(X, weights[part], weights.size) + bias[part]
         made = best(scores, np.arange(first, first + scores.shape[1])[None], k)
         if found is not None:
             both = [np.hstack(pair) for pair in zip(found, made, strict=True)]
@@ -224,14 +278,16 @@ def shortlisted(
     >>> shortlisted(np.array([[1.0, 2.0]]), weights, bias, np.array([[1, 0]]))
     array([[2.5, 1. ]], dtype=float32)
     """
+    if (device := accelerator()) is not None:
+        return device.shortlisted(X, weights, bias, shortlist)
     at = np.maximum(shortlist, 0)
     scores = np.empty(at.shape, np.float32)
     size = max(1, _WEIGHTS // max(1, at.shape[1] * weights.shape[1]))
     for start in range(0, len(X), size):
         part = slice(start, start + size)
         with np.errstate(invalid="ignore"):
-            products = weights[at[part]].astype(np.float32) @ X[part, :, None]
-        scores[part] = products[..., 0] + bias[at[part]]
+            made = weights[at[part]].astype(np.float32) @ X[part, :, None]
+        scores[part] = made[..., 0] + bias[at[part]]
     return scores
 
 

@@ -8,12 +8,24 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Learned, clone, instance, integer, list_of, one_of, part
+from megalabel.base import (
+    Check,
+    Learned,
+    clone,
+    instance,
+    integer,
+    list_of,
+    one_of,
+    part,
+    unfitted,
+    with_learned,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
 from megalabel.data.ranking import unnamed_scores
-from megalabel.parts import Classifier
+from megalabel.features import Each
+from megalabel.parts import Classifier, Featurizer
 
 
 class Ensemble(Classifier):
@@ -94,6 +106,23 @@ class Ensemble(Classifier):
         rows = X if isinstance(X, list) else [X] * len(self.members_)
         found = [member.rank(own, wide) for member, own in zip(self.members_, rows, strict=True)]
         return combined(found, self.combine).top(k)
+
+    def parts(self, features: Featurizer) -> tuple[Featurizer, Classifier]:
+        """Those of each model; where these have features of their own, each sees its own rows."""
+        pairs = [member.parts(features) for member in self.members_]
+        if all(own is features for own, _ in pairs):
+            return features, self
+        members = [member for _, member in pairs]
+        return Each.of([own for own, _ in pairs]), self._of(members)
+
+    def onnx_twin(self, int8: bool) -> Classifier:
+        """The same over models that need no torch."""
+        return self._of([member.onnx_twin(int8) for member in self.members_])
+
+    def _of(self, members: list[Classifier]) -> Ensemble:
+        """One of other members, which are fitted."""
+        made = unfitted(self).set_params(model=unfitted(members[0]))
+        return with_learned(made, members_=members, labels_=self.labels_)
 
     def check_learned(self) -> None:
         """The members must know the same labels."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class NearestLabels(Classifier):
     """What Astec has learned over an encoder: labels' centroids, a residual block, classifiers.
 
-    Made by `neural.without_torch`; it learns nothing by itself. A label's score is a mean of two
-    probabilities, the classifier's and that of the nearness.
+    It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself. A label's
+    score is a mean of two probabilities, the classifier's and that of the nearness.
 
     Parameters
     ----------
@@ -68,7 +68,9 @@ class NearestLabels(Classifier):
 
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("NearestLabels is made of a trained tagger, by neural.without_torch")
+        raise ParameterError(
+            "NearestLabels is a part of a trained tagger: fit the system that made it"
+        )
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of the shortlist; places beyond it go to the most frequent others."""

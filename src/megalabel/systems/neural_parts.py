@@ -12,7 +12,7 @@ import megalabel
 from megalabel.base import clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
-from megalabel.features import Precomputed, Tfidf
+from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
 from megalabel.systems.planning import (
@@ -159,7 +159,7 @@ class _Trial:
     rest: float
     """Seconds of everything else."""
     network: int
-    """Bytes learned, but for those of a linear ranker."""
+    """Bytes learned, but for those of features and of a linear ranker."""
     ranker: int
     """The bytes of that."""
     width: int
@@ -196,7 +196,7 @@ class _Job:
         self.order = order[np.argsort(lengths[order], kind="stable")]
         """The texts by length."""
         self.batches = -(-self.made // self.batch)
-        at_once = room.classifier.encoded_at_once(lengths, trainer.torch_device)
+        at_once = room.encoding.encoded_at_once(lengths, trainer.torch_device)
         self.longest = min(self.made, max(self.batch, at_once)) if self._on_gpu else self.batch
         """How many of the longest texts need as much of a GPU's memory as all do."""
         self._lengths = len(room.recorded.padded_lengths(lengths))
@@ -221,9 +221,10 @@ class _Job:
         with neural().Stopwatch() as watch:
             tagger.fit_prepared(prepared, some)
         seconds = clock.seconds()
-        fitted = tagger.classifier_
-        encoder: Encoder = vars(fitted)["encoder_"]
-        ranker = learned_bytes(vars(fitted).get("ranker_"))
+        features, classifier = tagger.features_, tagger.classifier_
+        joined = isinstance(features, Concat)  # words and vectors, for a linear ranker
+        ranker = learned_bytes(classifier) if joined else 0
+        network = learned_bytes(features) + learned_bytes(classifier)
         return _Trial(
             texts=len(rows),
             seconds=seconds,
@@ -231,9 +232,9 @@ class _Job:
             recording=sum(t.recording / max(1, t.recorded) for t in watch.trainings),
             own=sum((t.step * t.steps for t in watch.trainings if not t.by_steps), 0.0),
             rest=seconds - sum(t.seconds for t in watch.trainings),
-            network=learned_bytes(fitted) - ranker,
+            network=network - learned_bytes(self.features) - ranker,
             ranker=ranker,
-            width=encoder.module().width,
+            width=(features.parts_[-1] if joined else features).n_features,
             held=memory_in_use(),
         )
 

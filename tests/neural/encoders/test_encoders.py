@@ -26,6 +26,7 @@ from megalabel.neural import (  # noqa: E402
     Tokenizer,
     Tokens,
     Trainer,
+    encoder_of,
     pretrain,
 )
 from megalabel.neural.batches import BagBatch, rows_on  # noqa: E402
@@ -449,8 +450,7 @@ def test_a_pretrained_encoder_keeps_its_tokenizer_in_a_tagger(system, corpus, tm
     own = {"classifier__trainer__steps": 2, "device": "cpu", "calibrate": False}
     other = corpus[:40]  # which have fewer words
     tagger = systems.create(system, encoder=learned, **own, **{part: tokenizer}).fit(other)
-    used = tagger.features_ if system == "renee" else tagger.features_.tokens_
-    assert used.definition_ == tokenizer.definition_
+    assert encoder_of(tagger)[1].definition_ == tokenizer.definition_
     tagger.save(tmp_path / "model")
     again = Tagger.load(tmp_path / "model")
     np.testing.assert_array_equal(again.rank(other, 3).ids, tagger.rank(other, 3).ids)

@@ -83,8 +83,7 @@ def test_words_of_a_matrix_have_names_by_the_tagger(tmp_path, corpus):
     file.write_text("".join(f"{word} {i} {i + 1} 0 1\n" for i, word in enumerate(words)))
     options = {"width": 4, "epochs": 0.01, "surrogate_learning_rate": 0.0, "device": "cpu"}
     made = systems.create("astec", vectors=str(file), **options).fit(corpus)
-    table = made.classifier_.encoder_.weights_["words.weight"]
-    terms = made.features_.terms_.to_pylist()
+    table, terms = made.features_.table_, made.features_.words_.terms_.to_pylist()
     known = [(i, words.index(term)) for i, term in enumerate(terms) if term in words]
     assert known
     for i, number in known:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from megalabel.base import boolean, instance, integer, number, one_of
+from megalabel.base import boolean, instance, integer, number, one_of, unfitted, with_learned
 from megalabel.errors import ParameterError
+from megalabel.features import BagEmbedding
 from megalabel.neural.batches import BagBatch
 from megalabel.neural.encoders.base import Encoder, EncoderModule
+from megalabel.parts import Featurizer
 
 
 class BagEncoder(Encoder):
@@ -82,6 +85,19 @@ class BagEncoder(Encoder):
             raise ValueError("about_ of BagEncoder must hold the number of words")
         return _Bag(about["words"], self.width, self.dropout, self.residual, self.sparse)
 
+    def with_features(
+        self, features: Featurizer, levels: Sequence[Mapping[str, Any]], **parameters: Any
+    ) -> Featurizer:
+        """The words and their vectors, which NumPy adds up as well; projected for one level."""
+        block = getattr(self.module(), "residual", None)
+        return with_learned(
+            BagEmbedding(unfitted(features)),
+            words_=features,
+            table_=self.weights_["words.weight"],
+            block_={} if block is None else block.arrays(),
+            projection_=levels[0]["weight"] if levels else None,
+        )
+
 
 class _Bag(EncoderModule):
     depth = 0
@@ -124,6 +140,14 @@ class ResidualBlock(nn.Module):
         self.linear = spectral_norm(linear)
         self.dropout = nn.Dropout(dropout)
         self.gates = nn.Parameter(torch.zeros(2)) if kind == "gated" else None
+
+    @torch.no_grad()
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The block as `features.bag.residual` takes it."""
+        gates = torch.ones(2) if self.gates is None else self.gates.sigmoid()
+        linear: Any = self.eval().linear
+        parts = {"weight": linear.weight, "bias": linear.bias, "gates": gates}
+        return {name: part.detach().cpu().numpy().copy() for name, part in parts.items()}
 
     def forward(self, x: Tensor) -> Tensor:
         made: Tensor = self.dropout(self.linear(x).relu())

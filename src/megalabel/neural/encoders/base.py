@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from megalabel.base import Component
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.neural.encoders.vectors import put_vectors
+from megalabel.neural.tokens import Tokenizer
 
 if TYPE_CHECKING:
     from megalabel.checkpoints import Steps
     from megalabel.neural.trainer import Trainer
+    from megalabel.parts import Featurizer
 
 
 class EncoderModule(nn.Module, ABC):
@@ -166,6 +168,16 @@ class Encoder(Component, ABC):
         state = {k: torch.from_numpy(np.array(v)) for k, v in self.weights_.items()}
         module.load_state_dict(state)
         return module.eval()
+
+    def with_features(
+        self, features: Featurizer, levels: Sequence[Mapping[str, Any]], **parameters: Any
+    ) -> Featurizer:
+        """What was trained, and the fitted features that it was trained on, as one: texts to
+        vectors, as they are or as `levels` see them (`Levels`)."""
+        from megalabel.neural.embedding import Embedding
+
+        assert isinstance(features, Tokenizer)
+        return Embedding.of(self, features, levels=levels, norm=None, **parameters)
 
     def __sklearn_clone__(self) -> Self:
         # what was learned before is where a training starts from: as much a choice as a parameter

@@ -71,7 +71,7 @@ class PretrainedEncoder(Encoder):
             raise StoreError(
                 f"the encoder {made.source!r} was trained with trust_remote_code: it is Python "
                 "code that is not megalabel's own, and a model folder never runs code. Train it "
-                "again, and export it to ONNX before the process ends (neural.without_torch)"
+                "again, and export it to ONNX before the process ends (exporting.without_torch)"
             )
         return made
 
