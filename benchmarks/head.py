@@ -27,25 +27,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from megalabel.neural.heads import DenseHead
+from megalabel.neural.heads import DenseModule
+from megalabel.neural.losses import BCE
 from megalabel.neural.targets import Targets
 
 CHUNKS = [16_896, 33_792, 67_584, 135_168]  # with 512 rows, whole waves of tiles on 132 processors
-
-
-class Bce:
-    """Binary cross entropy, summed over labels: what a head asks of a loss."""
-
-    separable = True
-    reduction = "sum"
-
-    def __call__(self, scores: Tensor, targets: Tensor, **_: object) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(
-            scores.float(), targets, reduction="none"
-        ).sum(1)
-
-    def gradient(self, scores: Tensor, targets: Tensor, **_: object) -> Tensor:
-        return torch.sigmoid(scores) - targets
 
 
 @dataclass
@@ -124,11 +110,11 @@ class Bench:
         return line
 
     # ------------------------------------------------------------ what is measured
-    def head(self, labels: int, tuning: object = None, **options: object) -> DenseHead:
-        head = DenseHead(
+    def head(self, labels: int, tuning: object = None, **options: object) -> DenseModule:
+        head = DenseModule(
             self.width,
             labels,
-            options.pop("loss", Bce()),  # type: ignore[arg-type]
+            options.pop("loss", BCE()),  # type: ignore[arg-type]
             dtype=torch.bfloat16,
             tuning=tuning,  # type: ignore[arg-type]
             device=self.device,
@@ -281,8 +267,8 @@ class Bench:
         indices = torch.randint(labels, (3 * rows,), generator=self.source, device=self.device)
         indptr = torch.arange(0, 3 * rows + 1, 3, device=self.device)
         targets = Targets(indptr, indices, torch.ones(3 * rows, device=self.device), labels)
-        head = DenseHead(
-            width, labels, Bce(), dtype=torch.bfloat16, chunk=256, device=self.device, seed=5
+        head = DenseModule(
+            width, labels, BCE(), dtype=torch.bfloat16, chunk=256, device=self.device, seed=5
         )
         head.learning_rate = 0.5
         before = head.weights.double()

@@ -22,7 +22,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-KERNELS = ["--ignore=src/megalabel/neural/kernels", "--ignore=src/megalabel/neural/heads/fused.py"]
+KERNELS = [
+    "--ignore=src/megalabel/neural/kernels",
+    "--ignore=src/megalabel/neural/heads/steps/fused.py",
+]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 import megalabel
 from megalabel import systems
 from megalabel.data import Corpus, LabelSet, synthetic
+from megalabel.decision import Weighted
 from megalabel.errors import DataError, MegalabelError, ParameterError
 from megalabel.features import Concat, Tfidf
 from megalabel.labels import Jpv, LabelTree
@@ -261,6 +262,8 @@ def test_what_does_not_belong_together_is_told(shop):
     vectors = Corpus(features=np.eye(1000), targets=second.targets, labels=second.labels)
     refused(systems.create("dismec", calibrate=False).fit(vectors), "a Tfidf and a Precomputed")
     refused(systems.create("dismec"), "not been fitted")
+    learned = systems.create("dismec", calibrate=False).set_params(decision=Weighted())
+    refused(learned.fit(second), "model 2 has learned its decision, Weighted, for its own labels")
     normed = {"calibrate": False, "classifier__relevance_norm": "l2"}
     with pytest.raises(ParameterError, match="relevance_norm"):
         megalabel.merge([systems.create("dismec", **normed).fit(c) for c in (first, second)])

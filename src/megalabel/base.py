@@ -3,6 +3,8 @@
 The constructor keeps its keyword arguments as they are, `fit` returns self, and what was learned is
 kept in attributes whose names end in an underscore. That convention is all the model store needs:
 parameters and learned attributes are saved and restored with no code in the component itself.
+What a component learns is declared as its parameters are, with named axes: arrays are checked by it
+when they come from a folder, and cut along "labels" when some labels are taken.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from __future__ import annotations
 import inspect
 import math
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     Matrix: TypeAlias = csr_matrix | np.ndarray
+
+LABELS = "labels"  # the axis along which arrays are cut when some labels are taken
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,120 @@ def check_array(
         raise ValueError(f"{name} of {owner} must be {np.dtype(dtype)} ({wanted}), not {found}")
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What a learned attribute may be.
+
+    `check(owner, name, value, axes)` raises a ValueError unless a value is that; `axes` holds the
+    lengths of the axes met so far, and gets those of the value. `take(value, numbers)` is the value
+    for some of the labels.
+    """
+
+    check: Callable[[str, str, Any, dict[str, int]], None]
+    take: Callable[[Any, np.ndarray], Any] = lambda value, numbers: value
+    optional: bool = False
+
+
+def array(dtype: Any, *axes: str | int) -> Learned:
+    """An array of a type, or of one of several, with such axes.
+
+    An axis is a length, a name whose length is the same in all arrays of the component, or a name
+    and "+1": one more than that.
+    """
+    dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
+
+    def check(owner: str, name: str, value: Any, known: dict[str, int]) -> None:
+        found = next((d for d in dtypes if getattr(value, "dtype", None) == d), dtypes[0])
+        shape = [axis if isinstance(axis, int) else _known(axis, known) for axis in axes]
+        check_array(owner, name, value, found, tuple(shape))
+        for axis, length in zip(axes, value.shape, strict=True):
+            if isinstance(axis, str):
+                _learn_axis(owner, name, axis, length, known)
+
+    def take(value: Any, numbers: np.ndarray) -> Any:
+        for at, axis in enumerate(axes):
+            value = value.take(numbers, at) if axis == LABELS else value
+        return value
+
+    return Learned(check, take)
+
+
+def part(kind: type[Any], axis: str | None = None) -> Learned:
+    """An instance of a class, such as another component; `axis` names its length."""
+
+    def check(owner: str, name: str, value: Any, known: dict[str, int]) -> None:
+        if not isinstance(value, kind):
+            raise ValueError(
+                f"{name} of {owner} must be a {kind.__name__}, not {type(value).__name__}"
+            )
+        if isinstance(value, Component) and value.must_learn and not value.fitted:
+            raise ValueError(f"{name} of {owner} must be a fitted {type(value).__name__}")
+        if axis is not None:
+            if _known(axis, known) not in (None, len(value)):
+                raise ValueError(
+                    f"{name} of {owner} must have {_known(axis, known)} {axis}, not {len(value)}"
+                )
+            _learn_axis(owner, name, axis, len(value), known)
+
+    def take(value: Any, numbers: np.ndarray) -> Any:
+        if isinstance(value, Component):
+            return value.take_labels(numbers)
+        return value.take(numbers) if axis == LABELS else value
+
+    return Learned(check, take)
+
+
+def value(check: Check) -> Learned:
+    """A plain value: a number, a text, a list or dict of those."""
+
+    def accept(owner: str, name: str, found: Any, known: dict[str, int]) -> None:
+        if not check.accepts(found):
+            raise ValueError(f"{name} of {owner} must be {check.expected}")
+
+    return Learned(accept)
+
+
+def list_of(item: Learned, axis: str | None = None) -> Learned:
+    """A list; `axis` names its length. Named axes of an item are its own."""
+
+    def check(owner: str, name: str, value: Any, known: dict[str, int]) -> None:
+        wanted = None if axis is None else _known(axis, known)
+        if not isinstance(value, list) or wanted not in (None, len(value)):
+            size = "" if wanted is None else f" of {wanted} {axis}"
+            raise ValueError(f"{name} of {owner} must be a list{size}")
+        if axis is not None:
+            _learn_axis(owner, name, axis, len(value), known)
+        for at, one in enumerate(value):
+            item.check(owner, f"{name}[{at}]", one, {})
+
+    return Learned(check, lambda value, numbers: [item.take(one, numbers) for one in value])
+
+
+def optional(learned: Learned) -> Learned:
+    """The same, or None, or nothing at all: then the class's own attribute is the default."""
+
+    def check(owner: str, name: str, value: Any, known: dict[str, int]) -> None:
+        if value is not None:
+            learned.check(owner, name, value, known)
+
+    def take(value: Any, numbers: np.ndarray) -> Any:
+        return None if value is None else learned.take(value, numbers)
+
+    return replace(learned, check=check, take=take, optional=True)
+
+
+def _known(axis: str, known: Mapping[str, int]) -> int | None:
+    name, _, more = axis.partition("+")
+    return known[name] + int(more or 0) if name in known else None
+
+
+def _learn_axis(owner: str, name: str, axis: str, length: int, known: dict[str, int]) -> None:
+    at, _, more = axis.partition("+")
+    known[at] = length - int(more or 0)
+    if known[at] < 0:
+        raise ValueError(f"{name} of {owner} must not be empty")
+
+
 def _is_int(v: Any) -> bool:
     return not isinstance(v, bool) and hasattr(v, "__index__")
 
@@ -160,11 +278,16 @@ class Component:
     """A part with parameters (constructor keywords) and learned state (attributes ending in _).
 
     Subclasses declare `PARAMETERS`, a check for each parameter, and call `check_parameters()` at
-    the start of `fit`. Learned attributes may be numbers, strings, lists and dicts of those, NumPy
-    arrays, CSR matrices, Arrow string arrays, label sets and other components.
+    the start of `fit`; and `LEARNED`, what each learned attribute may be. Those may be numbers,
+    strings, lists and dicts of those, NumPy arrays, CSR matrices, Arrow string arrays, label sets
+    and other components.
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {}
+    LEARNED: ClassVar[Mapping[str, Learned] | None] = None
+    """None: not declared, so that `restore` takes anything and checks it by itself."""
+    BY_LABEL: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that may be arrays with a value for each label."""
     INCIDENTAL: ClassVar[frozenset[str]] = frozenset()
     """Parameters that change no result, such as where a log is written. They are no part of a
     fingerprint, and neither written to a model folder nor read from one."""
@@ -177,6 +300,10 @@ class Component:
         """A new one with parameters that a model folder brings, which are all checked."""
         if kept_out := sorted(cls.INCIDENTAL & set(parameters)):
             raise ParameterError(f"{cls.__name__} takes no {kept_out[0]!r} from a model folder")
+        if unknown := sorted(set(parameters) - set(cls.parameter_names())):
+            raise ParameterError(
+                f"{cls.__name__} has no parameter {unknown[0]!r}: made by a newer megalabel?"
+            )
         made = cls(**parameters)
         made.check_parameters()
         return made
@@ -255,14 +382,87 @@ class Component:
         """The learned attributes by name: what is saved besides the parameters."""
         return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take learned attributes back, as read from a model folder; check them for consistency.
+    @property
+    def must_learn(self) -> bool:
+        """Whether there is anything that it must have learned to be of use."""
+        return any(not learned.optional for learned in (self.LEARNED or {}).values())
 
-        Arrays may be read-only and mapped from disk, and may have been tampered with: a component
-        overrides this to check the shapes and types it relies on, raising ValueError.
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take learned attributes back, in place of all others, as read from a model folder.
+
+        Arrays may be read-only and mapped from disk, and may have been tampered with: all must be
+        as declared, and pass `check_learned`. Raises ValueError.
         """
+        self._check_declared(learned)
+        for name in self.learned():
+            delattr(self, name)
         for name, value in learned.items():
             setattr(self, name, value)
+        self.check_learned()
+
+    def check_learned(self) -> None:
+        """Raise a ValueError where learned attributes do not fit together in a way that their
+        declaration cannot say; and get ready what is made of them."""
+
+    def _check_declared(self, learned: Mapping[str, Any]) -> dict[str, int]:
+        """Raise a ValueError unless learned attributes are as declared; gives the named axes."""
+        owner, axes = type(self).__name__, dict[str, int]()
+        if self.LEARNED is None:
+            return axes
+        for name in learned:
+            if name not in self.LEARNED:
+                raise ValueError(f"{owner} does not learn {name}: made by a newer megalabel?")
+        for name, declared in self.LEARNED.items():
+            if name in learned:
+                declared.check(owner, name, learned[name], axes)
+            elif not declared.optional:
+                raise ValueError(f"{owner} lacks {name}")
+        return axes
+
+    def for_labels(self, numbers: np.ndarray) -> Self:
+        """An unfitted copy for some of the labels: arrays among its parameters are cut to them."""
+        if hasattr(self, "__sklearn_clone__"):
+            copied: Self = clone(self)
+            return copied
+
+        def cut(name: str, value: Any) -> Any:
+            if name in self.BY_LABEL and is_array(value):
+                import numpy as np
+
+                return np.asarray(value)[numbers]
+            if isinstance(value, Component):
+                return value.for_labels(numbers)
+            if isinstance(value, list | tuple):
+                return type(value)(cut("", v) for v in value)
+            return clone(value)
+
+        return type(self)(**{k: cut(k, v) for k, v in self.get_params(deep=False).items()})
+
+    def take_labels(self, numbers: Any) -> Self:
+        """A copy, fitted as this one is, for some of the labels, in the order of their numbers.
+
+        Arrays are cut along the axis "labels"; what knows no labels stays as it is.
+        """
+        if self.LEARNED is None:
+            raise ParameterError(f"{type(self).__name__} cannot be cut to some of its labels")
+        if self.must_learn:
+            self.check_fitted()
+        numbers = label_numbers(numbers, self._check_declared(self.learned()).get(LABELS))
+        made = self.for_labels(numbers)
+        made.restore(self._taken(numbers))
+        return made
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """What is learned of some of the labels, by declaration; more where that cannot say it."""
+        declared = self.LEARNED or {}
+        return {k: declared[k].take(v, numbers) for k, v in self.learned().items()}
+
+    def with_labels(self, others: Sequence[Self], labels: Any) -> Self:
+        """One of several, each fitted on the same rows for its own labels: this one and others;
+        `labels` is the LabelSet of all of them in a row."""
+        raise ParameterError(
+            f"{type(self).__name__} cannot be merged from classifiers of some labels"
+        )
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -272,6 +472,40 @@ class Component:
             if not (value is defaults[name].default or _same(value, defaults[name].default))
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def is_array(value: Any) -> bool:
+    """Whether a parameter is an array, in whatever form it was given."""
+    import numpy as np
+
+    return isinstance(value, np.ndarray | list | tuple)
+
+
+def label_numbers(numbers: Any, labels: int | None) -> np.ndarray:
+    """Numbers of some of so many labels (None: not known), each once, as an array.
+
+    Examples
+    --------
+    >>> label_numbers([2, 0], 3)
+    array([2, 0])
+    """
+    import numpy as np
+
+    found = np.asarray(numbers)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise ParameterError(
+            f"labels are taken by number, in one dimension, not {found.dtype} {found.shape}"
+        )
+    found = found.astype(np.int64)
+    least, most = found.min(initial=0), found.max(initial=-1)
+    if least < 0 or (labels is not None and most >= labels):
+        raise ParameterError(
+            f"there is no label {least if least < 0 else most}"
+            f"{'' if labels is None else f': there are {labels}'}"
+        )
+    if len(np.unique(found)) != len(found):
+        raise ParameterError("a label is taken twice")
+    return found
 
 
 _Part = TypeVar("_Part", bound=Component)

@@ -53,13 +53,7 @@ def replacing(folder: Path) -> Iterator[Replacement]:
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         _finish(folder)
-        _clear(folder)
-        aside = folder / f"{_WRITING}{secrets.token_hex(8)}"
-        aside.mkdir()
-        # held as long as this process lives: by it others know that the folder is in use
-        handle = os.open(aside, os.O_RDONLY)
-        _lock(handle, wait=False)
-    try:
+    with folder_aside(folder, _WRITING) as aside:
         new = Replacement(aside)
         yield new
         names = [path.name for path in aside.iterdir()]
@@ -79,6 +73,23 @@ def replacing(folder: Path) -> Iterator[Replacement]:
                 sync(folder)
                 _finish(folder)
             sync(folder)
+
+
+@contextlib.contextmanager
+def folder_aside(folder: Path, prefix: str) -> Iterator[Path]:
+    """A new folder within another, of a name that begins so; what is there at the end is removed.
+
+    Those of the same prefix that killed writers left behind are cleared away first.
+    """
+    with _locked(folder):
+        _clear(folder, prefix)
+        aside = folder / f"{prefix}{secrets.token_hex(8)}"
+        aside.mkdir()
+        # held as long as this process lives: by it others know that the folder is in use
+        handle = os.open(aside, os.O_RDONLY)
+        _lock(handle, wait=False)
+    try:
+        yield aside
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         os.close(handle)
@@ -110,9 +121,9 @@ def _finish(folder: Path) -> None:
         written.rmdir()
 
 
-def _clear(folder: Path) -> None:
+def _clear(folder: Path, prefix: str) -> None:
     """Remove what dead writers left behind; called by who holds the folder's lock."""
-    for left in _left(folder, _WRITING):
+    for left in _left(folder, prefix):
         try:
             handle = os.open(left, os.O_RDONLY)
         except FileNotFoundError:  # its writer has just done so

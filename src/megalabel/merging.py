@@ -44,6 +44,11 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
                 f"model {number} is calibrated for its own labels, which says nothing of all of "
                 "them together: train the parts without calibration (calibrate=false)"
             )
+        if other.decision_.fitted:
+            raise ParameterError(
+                f"model {number} has learned its decision, {type(other.decision_).__name__}, for "
+                "its own labels alone: train the parts without it, and decide once they are merged"
+            )
         _check_same(first, other, number)
     if first.classifier_.get_params().get("relevance_norm") is not None:
         raise ParameterError(
@@ -53,7 +58,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
     classifiers = [tagger.classifier_ for tagger in taggers]
     labels = _joined([classifier.labels_ for classifier in classifiers])
     merged: Tagger = clone(first)
-    made = type(first.classifier_).merge(classifiers, labels)
+    made = classifiers[0].with_labels(classifiers[1:], labels)
     merged.classifier = clone(made)
     provenances = [tagger.provenance_ for tagger in taggers]
     corpora = [dict(provenance.get("corpus", {})) for provenance in provenances]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from megalabel.base import Component
+from megalabel.base import Component, Learned
 from megalabel.data.examples import Examples
 from megalabel.errors import ParameterError
 
@@ -33,6 +33,10 @@ class Featurizer(Component, ABC):
     def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
         """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
         return self.fit(inputs).transform(inputs)
+
+    def take_labels(self, numbers: Any) -> Self:
+        """Itself: features know no labels."""
+        return self
 
     @property
     @abstractmethod
@@ -145,12 +149,6 @@ class Classifier(Component, ABC):
             f"{type(self).__name__} cannot learn more rows; fit it anew on all of them"
         )
 
-    @classmethod
-    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
-        """One classifier of several, each fitted on the same rows for its own labels; `labels` are
-        those of all parts in a row."""
-        raise ParameterError(f"{cls.__name__} cannot be merged from classifiers of some labels")
-
     def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
         """A copy without weights of at most `threshold`, and with at most so many a label."""
         raise ParameterError(f"{type(self).__name__} has no weights to prune")
@@ -186,7 +184,9 @@ class Calibrator(Component, ABC):
 
 
 class Decision(Component, ABC):
-    """Probabilities to label sets."""
+    """Probabilities to label sets. By default it learns nothing."""
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {}
 
     @property
     def learns(self) -> bool:

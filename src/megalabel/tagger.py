@@ -23,12 +23,18 @@ from megalabel import __version__, store
 from megalabel.base import (
     Check,
     Component,
+    Learned,
+    array,
+    boolean,
     check_argument,
     clone,
     instance,
     integer,
     number,
     one_of,
+    optional,
+    part,
+    value,
 )
 from megalabel.calibrating import calibrated
 from megalabel.calibration import METHODS
@@ -120,6 +126,19 @@ class Tagger(Component):
         "refit": one_of(True, False, "auto"),
         "seed": integer(0),
         "system": instance(str) | one_of(None),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "features_": part(Featurizer),
+        "classifier_": part(Classifier),
+        "calibration_": optional(part(Calibrator)),
+        "decision_": part(Decision),
+        "provenance_": value(instance(dict)),
+        "metrics_": value(instance(dict)),
+        "reliability_": value(instance(dict)),
+        "label_counts_": array(np.int64, "labels"),
+        "n_texts_": value(integer(0)),
+        "in_names_": optional(value(boolean())),
     }
 
     features_: Featurizer
@@ -693,33 +712,13 @@ class Tagger(Component):
             raise DataError(f"{path} holds a {type(loaded).__name__}, not a {cls.__name__}")
         return loaded
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take learned parts back and check that they belong together."""
-        kinds: dict[str, Any] = {
-            "features_": Featurizer,
-            "classifier_": Classifier,
-            "calibration_": (Calibrator, type(None)),
-            "decision_": Decision,
-            "provenance_": dict,
-            "metrics_": dict,
-            "reliability_": dict,
-            "label_counts_": np.ndarray,
-            "n_texts_": int,
-            "in_names_": bool,
-        }
-        learned = {"in_names_": False, **learned}  # older folders do not say
-        if set(learned) != set(kinds):
-            raise ValueError(f"a tagger has {', '.join(kinds)}, not {', '.join(learned)}")
-        for name, kind in kinds.items():
-            if not isinstance(learned[name], kind):
-                raise ValueError(f"{name} is a {type(learned[name]).__name__}")
-            if kind is dict:
-                json.dumps(learned[name], allow_nan=False)  # a folder's description holds them
-        super().restore(learned)
-        if self.label_counts_.shape != (len(self.labels),):
-            raise ValueError(
-                f"{self.label_counts_.shape} label counts for {len(self.labels)} labels"
-            )
+    def check_learned(self) -> None:
+        """The counts must be of the labels; what a folder's description holds must be plain."""
+        for name in ("provenance_", "metrics_", "reliability_"):
+            json.dumps(getattr(self, name), allow_nan=False)
+        counts, labels = len(self.label_counts_), len(self.labels)
+        if counts != labels:
+            raise ValueError(f"{counts} label counts for {labels} labels")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

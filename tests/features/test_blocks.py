@@ -61,7 +61,7 @@ def test_what_is_not_a_matrix_is_named(inputs: Any, message: str) -> None:
 
 
 def test_a_wrong_number_of_columns_is_not_restored() -> None:
-    with pytest.raises(ValueError, match="number of columns"):
+    with pytest.raises(ValueError, match="n_features_ of Precomputed must be an integer"):
         Precomputed().restore({"n_features_": -1})
 
 
@@ -107,7 +107,9 @@ def test_parts_must_fit() -> None:
     with pytest.raises(ParameterError, match="parts of Concat"):
         Concat(["tfidf"]).fit(TEXTS)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="fitted copies"):
-        Concat([Tfidf()]).restore({"parts_": [Precomputed()]})
+        Concat([Tfidf()]).restore({"parts_": [Precomputed().fit(DENSE)]})
+    with pytest.raises(ValueError, match=r"parts_\[0\] of Concat must be a fitted Tfidf"):
+        Concat([Tfidf()]).restore({"parts_": [Tfidf()]})
     with pytest.raises(NotFittedError):
         Concat([Tfidf()]).transform(TEXTS)
 

@@ -237,7 +237,7 @@ def change_array(chance: random.Random, folder: Path, manifest: dict[str, Any]) 
 LIES: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2, 3, 7, 100_000, 2**31 - 1, 2**31, 2**40, 2**63, 10**30),
     *(1.5, -0.0, 1e-300, 1e300, "", "x", "\0", "../elsewhere", "stranger/model", "$array"),
-    *([], {}, [1], [[]], [-1, 2**31], {"$array": "x"}, {"$component": "tagger.Tagger"}),
+    *([], {}, [1], [[]], [-1, 2**31], {"$array": "x"}, {"$component": "Tagger"}),
     *({"auto_map": {"AutoModel": "evil.Model"}}, {"a": {"b": {}}}, "cuda:7", "meta"),
 )
 

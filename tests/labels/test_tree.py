@@ -12,7 +12,14 @@ from scipy.sparse import random as random_csr
 
 from megalabel import _native, store
 from megalabel.data.matrix import sparse_rows
-from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError, StoreError
+from megalabel.errors import (
+    DataError,
+    MegalabelError,
+    NotFittedError,
+    ParameterError,
+    ShapeError,
+    StoreError,
+)
 from megalabel.labels import LabelTree
 from megalabel.labels.tree import GAIN
 
@@ -251,7 +258,7 @@ class TestEveryBuilder:
     @pytest.mark.parametrize("labels", [1, 2, 3, 5, 6, 7, 50])
     def test_few_labels(self, build, labels):
         tree = build(vectors(labels))
-        tree.validate()
+        tree.check_learned()
         assert tree.n_labels == labels
         if labels <= 5:
             assert tree.level_sizes == [labels]
@@ -350,8 +357,8 @@ def test_a_tree_that_was_not_made():
     with pytest.raises(NotFittedError):
         _ = LabelTree().depth
     assert repr(LabelTree()) == "LabelTree()"
-    with pytest.raises(ValueError, match="levels_ of LabelTree"):
-        LabelTree().validate()
+    with pytest.raises(ValueError, match="LabelTree lacks levels_"):
+        LabelTree().restore({})
 
 
 GOOD = LabelTree.balanced(vectors(20), max_leaf=5, arity=2).learned()
@@ -540,7 +547,7 @@ def test_joined_trees_are_branches(shapes, seed):
         for i, (n, leaf) in enumerate(shapes)
     ]
     joined = LabelTree.joined(trees)
-    joined.validate()
+    joined.check_learned()
     assert joined.depth == max(tree.depth for tree in trees)
     assert joined.n_labels == sum(tree.n_labels for tree in trees)
     first = np.cumsum([0] + [tree.n_labels for tree in trees])
@@ -559,15 +566,15 @@ def test_joined_trees_are_branches(shapes, seed):
 
 @settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(0, 1000))
-def test_renumbered_trees_keep_their_clusters(n, seed):
+def test_trees_of_some_labels_keep_their_clusters(n, seed):
     rng = np.random.default_rng(seed)
     tree = LabelTree.kmeans(vectors(n, seed=seed), arity=3, max_leaf=4)
-    assert same(tree.renumbered(np.arange(n)), tree)
+    assert same(tree.take_labels(np.arange(n)), tree)
     numbers = np.full(n, -1)
     chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
     numbers[chosen] = np.arange(len(chosen))
-    smaller = tree.renumbered(numbers)
-    smaller.validate()
+    smaller = tree.take_labels(chosen)
+    smaller.check_learned()
     assert smaller.n_labels == len(chosen)
     for level in range(1, tree.depth + 1):
         kept = [{int(numbers[x]) for x in c if numbers[x] >= 0} for c in clusters(tree, level)]
@@ -576,10 +583,8 @@ def test_renumbered_trees_keep_their_clusters(n, seed):
 
 def test_what_makes_no_tree_is_told():
     tree = LabelTree.from_parents([-1] * 3)
-    with pytest.raises(ShapeError, match="2 numbers for 3 labels"):
-        tree.renumbered(np.array([0, 1]))
-    for numbers in ([0, 0, 1], [-1, -1, -1], [0, 2, -1]):
-        with pytest.raises(DataError, match="label"):
-            tree.renumbered(np.array(numbers))
+    for numbers in ([0, 0], [-1], [3], [], [0.5]):
+        with pytest.raises(MegalabelError, match="label"):
+            tree.take_labels(np.array(numbers))
     with pytest.raises(DataError, match="at least one label"):
         LabelTree.joined([])

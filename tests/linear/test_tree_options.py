@@ -54,7 +54,7 @@ def test_costs_are_those_of_the_labels(data):
     np.testing.assert_array_equal(
         flat, OneVsAll(**costs).fit(X, Y).weights_.to_csr().toarray()[order]
     )
-    shuffled = READY.renumbered(np.random.default_rng(1).permutation(12))
+    shuffled = READY.take_labels(np.random.default_rng(1).permutation(12))
     with_costs, without = (
         weights(TreeClassifier(tree=shuffled, prune=0.0, **c).fit(X, Y)) for c in (costs, {})
     )
@@ -241,7 +241,7 @@ def test_trees_for_some_of_the_labels(data):
 
 def test_another_tree_is_not_taken_from_a_checkpoint(data, tmp_path):
     X, Y = data
-    other = READY.renumbered(np.arange(12)[::-1])
+    other = READY.take_labels(np.arange(12)[::-1])
     with checkpoints.kept_in(tmp_path):
         TreeClassifier(tree=READY).fit(X, Y)
         found = weights(TreeClassifier(tree=other).fit(X, Y))

@@ -10,7 +10,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.neural import CascadeClassifier, PretrainedEncoder, Trainer
-from megalabel.neural.batches import Batches
+from megalabel.neural.batches import TextSource
 from megalabel.neural.cascade_network import Cascade, Shape
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.targets import Targets
@@ -90,7 +90,7 @@ def test_only_candidates_have_a_gradient(module, tokens, monkeypatch, dense):
     monkeypatch.setattr(shortlist_module, "_DENSE", dense)
     network, _ = cascade(module, beams=(1, 1))
     Y = csr_matrix(np.eye(5, 45, dtype=np.float32))
-    batch = Batches(tokens[np.arange(5)], Y, 5, 0, CPU).of(np.arange(5))
+    batch = TextSource(tokens[np.arange(5)], Y).batch(np.arange(5), CPU)
     network.eval()
     shortlists = [x.shortlist for x in network.walk(network.vectors(batch.inputs), batch.targets)]
     network(batch).backward()
@@ -117,7 +117,7 @@ def test_true_clusters_and_labels_are_always_scored(module, tokens):
 def test_the_loss_is_the_sum_of_means_over_what_is_scored(module, tokens):
     network, _ = cascade(module)
     Y = random_targets(12, 45)
-    batch = Batches(tokens[np.arange(12)], Y, 12, 0, CPU).of(np.arange(12))
+    batch = TextSource(tokens[np.arange(12)], Y).batch(np.arange(12), CPU)
     network.eval()
     expected = 0.0
     for level in network.walk(network.vectors(batch.inputs), batch.targets):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import distributed
 
 from megalabel.neural.trainer import pick_device
 
+TOY = Path(__file__).parent / "heads"
 RUN = """
 import os
 import sys
@@ -27,6 +29,8 @@ from megalabel.neural import (
     BagEncoder, FullClassifier, PretrainedEncoder, StagedClassifier, Tokenizer, Trainer
 )
 model, out, rank, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+sys.path.insert(0, sys.argv[5])
+import toy_head  # a head with parameters, which the trainer's optimiser moves
 if ranks > 1:
     meet = f"file://{out}/meet"
     distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=ranks)
@@ -53,7 +57,14 @@ def staged():
         **made.encoder_.weights_, **made.block_,
     }
 
-fits = {"full": full, "staged": staged}
+def parameters():
+    trainer = Trainer(learning_rate=1e-2, log=f"{out}/parameters", accumulate=2, **shared)
+    encoder = BagEncoder(width=4, dropout=0.0)
+    made = FullClassifier(encoder, trainer, head="pruned", dropout=0.0, validation=0.2)
+    made.fit(bags, Y[:17])
+    return {"head": made.table_, **made.encoder_.weights_}
+
+fits = {"full": full, "staged": staged, "parameters": parameters}
 with checkpoints.kept_in(f"{out}/steps"):
     for name, fit in fits.items():
         learned = fit()
@@ -89,7 +100,14 @@ def folders(calm_model, tmp_path_factory):
         made[ranks] = tmp_path_factory.mktemp(f"of-{ranks}")
         processes = [
             subprocess.Popen(
-                [sys.executable, "-c", RUN, calm_model, str(made[ranks]), str(rank), str(ranks)],
+                [
+                    sys.executable,
+                    "-c",
+                    RUN,
+                    calm_model,
+                    str(made[ranks]),
+                    *map(str, (rank, ranks, TOY)),
+                ],
                 env=environment,
             )
             for rank in range(ranks)
@@ -98,7 +116,7 @@ def folders(calm_model, tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("name", ["full", "staged"])
+@pytest.mark.parametrize("name", ["full", "staged", "parameters"])
 def test_two_processes_learn_what_one_learns(folders, name):
     one, first = (np.load(folders[ranks] / f"{name}-0.npz") for ranks in (1, 2))
     second = np.load(folders[2] / f"{name}-1.npz")
@@ -108,7 +126,7 @@ def test_two_processes_learn_what_one_learns(folders, name):
         np.testing.assert_allclose(one[part], first[part], rtol=1e-2, atol=1e-3, err_msg=part)
 
 
-@pytest.mark.parametrize(("name", "trainings"), [("full", 1), ("staged", 2)])
+@pytest.mark.parametrize(("name", "trainings"), [("full", 1), ("staged", 2), ("parameters", 1)])
 def test_two_processes_write_down_what_one_writes_down(folders, name, trainings):
     curves = []
     for folder in folders.values():

@@ -21,7 +21,7 @@ from megalabel.neural import (
     Trainer,
 )
 from megalabel.neural import staged as staged_module
-from megalabel.neural.batches import Batches
+from megalabel.neural.batches import TextSource
 from megalabel.neural.cascade_network import Cascade
 from megalabel.neural.encoders.bag import ResidualBlock
 from megalabel.neural.encoding import encoded
@@ -112,10 +112,10 @@ def test_the_encoder_learns_clusters_and_is_then_left_alone(words, corpus, monke
     targets, kept = [], []
     fit_by = Trainer.fit
 
-    def watched(self, model, X, Y, **options):
-        targets.append(Y)
+    def watched(self, model, source, **options):
+        targets.append(source.Y)
         kept.append({k: v.clone() for k, v in model.encoder.state_dict().items()})
-        return fit_by(self, model, X, Y, **options)
+        return fit_by(self, model, source, **options)
 
     monkeypatch.setattr(Trainer, "fit", watched)
     made = fit(words, corpus, clusters=5)
@@ -129,13 +129,13 @@ def test_the_encoder_learns_clusters_and_is_then_left_alone(words, corpus, monke
 def test_true_labels_are_on_the_shortlist_once(words, corpus, monkeypatch):
     made = fit(words, corpus, shortlist=3)
     block = ResidualBlock(12, 0.0, "sum")
-    head = staged_module.ShortlistHead(12, 10, None)
+    head = staged_module.ShortlistModule(12, 10, None)
     near = np.array([[0, 1, 2], [7, -1, 8]], np.int32)
     model = ShortlistModel(made.encoder_.module(), block, head, near)
     Y = csr_matrix((np.ones(3, np.float32), [1, 3, 5], [0, 1, 3]), (2, 10))
     seen = []
     monkeypatch.setattr(head, "forward", lambda f, t, shortlist: seen.append(shortlist) or f.sum())
-    model(Batches(words[:2], Y, 2, 0, torch.device("cpu")).of(np.arange(2)))
+    model(TextSource(words[:2], Y).batch(np.arange(2), torch.device("cpu")))
     rows = [sorted(x for x in row if x >= 0) for row in seen[0].tolist()]
     assert rows == [[0, 1, 2], [3, 5, 7, 8]]
 
@@ -148,15 +148,15 @@ class Interrupted(Exception):
 def test_an_interrupted_training_goes_on_to_the_same_end(words, corpus, tmp_path, monkeypatch, at):
     tuned = trainer(checkpoint_seconds=0)
     whole = fit(words, corpus, trainer=tuned).rank(words, 5)
-    batch_of, calls = Batches.of, []
+    batch_of, calls = TextSource.batch, []
 
-    def failing(self, rows):
+    def failing(self, rows, device):
         calls.append(1)
         if len(calls) == at:
             raise Interrupted
-        return batch_of(self, rows)
+        return batch_of(self, rows, device)
 
-    monkeypatch.setattr(Batches, "of", failing)
+    monkeypatch.setattr(TextSource, "batch", failing)
     with checkpoints.kept_in(tmp_path):
         with pytest.raises(Interrupted):
             fit(words, corpus, trainer=tuned)
@@ -238,15 +238,15 @@ def test_clusters_alone_move_the_encoder_at_first(views, corpus, monkeypatch):
 def test_a_detached_training_goes_on_to_the_same_end(views, corpus, tmp_path, monkeypatch):
     tuned = trainer(checkpoint_seconds=0)
     whole = clustered(views, corpus, trainer=tuned, detached=0.5).rank(views, 5)
-    batch_of, calls = Batches.of, []
+    batch_of, calls = TextSource.batch, []
 
-    def failing(self, rows):
+    def failing(self, rows, device):
         calls.append(1)
         if len(calls) == 4:
             raise Interrupted
-        return batch_of(self, rows)
+        return batch_of(self, rows, device)
 
-    monkeypatch.setattr(Batches, "of", failing)
+    monkeypatch.setattr(TextSource, "batch", failing)
     with checkpoints.kept_in(tmp_path):
         with pytest.raises(Interrupted):
             clustered(views, corpus, trainer=tuned, detached=0.5)

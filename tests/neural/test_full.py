@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from megalabel import checkpoints
 from megalabel.errors import DataError, NotEnoughMemoryError
-from megalabel.neural import FullClassifier, PretrainedEncoder, Trainer
+from megalabel.neural import DenseHead, FullClassifier, PretrainedEncoder, Trainer
 from megalabel.neural.full import FullModel
 
 
@@ -20,7 +20,8 @@ def encoder(tiny_model):
 def made(encoder, **options):
     own = {"epochs": 1, "batch": 32, "device": "cpu", "checkpoint_seconds": 0}
     trainer = Trainer(**own | options.pop("training", {}))
-    return FullClassifier(encoder, trainer, **options)
+    head = {name: options.pop(name) for name in DenseHead.parameter_names() if name in options}
+    return FullClassifier(encoder, trainer, head=DenseHead(**head), **options)
 
 
 def same(first, second):
@@ -115,7 +116,7 @@ def test_one_label_and_one_text(encoder, tokens):
 def test_running_out_of_memory_before_the_first_step_gives_advice(
     encoder, tokens, corpus, monkeypatch
 ):
-    monkeypatch.setattr("megalabel.neural.full.full_head", lambda *_, **__: torch.empty(2**50))
+    monkeypatch.setattr("megalabel.neural.full.begin", lambda *_, **__: torch.empty(2**50))
     with pytest.raises(NotEnoughMemoryError, match="batch=16 with accumulate=2"):
         made(encoder).fit(tokens, corpus.targets)
 

@@ -20,7 +20,7 @@ from megalabel.neural import (
     Trainer,
     attention,
 )
-from megalabel.neural.heads import ShortlistHead
+from megalabel.neural.heads import ShortlistModule
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.losses import BCE
 from megalabel.neural.optimisers import RowAdam
@@ -51,7 +51,7 @@ def test_as_torch_has_it(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_many_labels(device):
-    head = ShortlistHead(16, 250_000, BCE(reduction="mean")).to(device)
+    head = ShortlistModule(16, 250_000, BCE(reduction="mean")).to(device)
     before = head.weights.weight.detach().clone()
     optimiser = RowAdam(head.parameters(), lr=0.1)
     shortlist = torch.randint(1, 250_000, (32, 60), generator=torch.Generator().manual_seed(0))

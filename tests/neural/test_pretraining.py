@@ -18,7 +18,7 @@ from megalabel.neural import (  # noqa: E402
     Trainer,
     pretrain,
 )
-from megalabel.neural.batches import Batches  # noqa: E402
+from megalabel.neural.batches import TextSource  # noqa: E402
 from megalabel.neural.pretraining import (  # noqa: E402
     TokenModel,
     log_frequencies,
@@ -43,7 +43,7 @@ def tokens(tokenizer, corpus) -> Tokens:
 
 def first_batch(tokens: Tokens):
     none = csr_matrix((len(tokens), 1), dtype=np.float32)
-    return Batches(tokens, none, 16, 0, CPU).of(np.arange(16))
+    return TextSource(tokens, none).batch(np.arange(16), CPU)
 
 
 def test_one_sentence_is_memorised(tokenizer):

@@ -13,9 +13,11 @@ from scipy.sparse import csr_matrix
 
 from megalabel.errors import MegalabelError
 from megalabel.neural import AssembledEncoder, CascadeClassifier, FullClassifier, Trainer
+from megalabel.neural.batches import TextSource
 from megalabel.neural.full import FullModel
-from megalabel.neural.heads import DenseHead
+from megalabel.neural.heads import DenseModule
 from megalabel.neural.losses import BCE
+from megalabel.neural.models import Model, Pass
 from megalabel.neural.recorded import Recorded, padded_length
 from megalabel.neural.tokens import TokenBatch, Tokens
 from megalabel.neural.views import Views
@@ -133,6 +135,57 @@ def test_a_batch_of_an_earlier_step_cannot_be_learned_from(recorded, monkeypatch
             late.backward()
 
 
+class Twice(Model):
+    """An encoder that reads every batch twice a step."""
+
+    def __init__(self, tokens):
+        super().__init__()
+        encoder = AssembledEncoder(width=8, layers=1, heads=2, dropout=0.0, pretrain_epochs=0)
+        self.encoder = encoder.begin(tokens, 0)
+        torch.manual_seed(0)
+        self.head = torch.nn.Linear(8, 50)
+
+    def passes(self):
+        return [Pass(self.encoder, self.encoder, "forward")]
+
+    def forward(self, batch):
+        scores = self.head(self.encoder(batch.inputs) + self.encoder(batch.inputs).square())
+        wanted = batch.targets.dense(0, 50)
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, wanted)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_model_may_pass_twice_a_step(rows, monkeypatch, accumulate):
+    def train():
+        model = Twice(rows[0])
+        trainer = Trainer(
+            steps=6, batch=16, learning_rate=0.01, accumulate=accumulate, device="cpu"
+        )
+        trainer.fit(model, TextSource(*rows))
+        return model.state_dict()
+
+    plain = train()
+    forwards = []
+
+    class Counted(Replayed):
+        def forward(self, inputs):
+            forwards.append(1)
+            return super().forward(inputs)
+
+    def record(run):
+        [(encoder, owner, method)] = run.model.passes()
+        monkeypatch.setattr(f"{__name__}.Replayed", Counted)
+        return [OnCpu(encoder, owner, method, run.size, run.source.lengths, None)]
+
+    monkeypatch.setattr("megalabel.neural.trainer._Run._record", record)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    recorded = train()
+    # the first of the two was replayed, but for one batch that is smaller
+    assert 6 * accumulate - 2 <= len(forwards) <= 6 * accumulate
+    for name, value in plain.items():
+        torch.testing.assert_close(recorded[name], value, rtol=1e-4, atol=1e-5)
+
+
 @pytest.fixture
 def curve(rows, tmp_path):
     """The losses of a training, epoch by epoch."""
@@ -193,7 +246,7 @@ def test_what_was_recorded_is_gone_after_training(rows):
     tokens, labels = rows
     encoder = AssembledEncoder(width=32, layers=1, heads=2, pretrain_epochs=0)
     module = encoder.begin(tokens, 0, None, None)
-    model = FullModel(module, DenseHead(32, 50, BCE()))
-    Trainer(steps=3, batch=16, device=DEVICE).fit(model, tokens, labels)
+    model = FullModel(module, DenseModule(32, 50, BCE()))
+    Trainer(steps=3, batch=16, device=DEVICE).fit(model, TextSource(tokens, labels))
     assert "forward" not in vars(module)
     assert all(parameter.grad is None for parameter in module.parameters())

@@ -10,7 +10,7 @@ from megalabel.errors import DataError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll
 from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer
-from megalabel.neural.heads import ShortlistHead
+from megalabel.neural.heads import ShortlistModule
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.losses import SquaredHinge
 from megalabel.neural.recursive import _Level, _LevelModel
@@ -90,7 +90,7 @@ def test_a_solved_head_starts_below_a_random_one(random):
         with torch.no_grad():
             return float(head(torch.from_numpy(vectors), targets, shortlist))
 
-    head = ShortlistHead(16, found.size, loss)
+    head = ShortlistModule(16, found.size, loss)
     before = value(head)
     found.solve(head, csr_matrix(vectors))
     assert value(head) < 0.8 * before

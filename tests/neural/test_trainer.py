@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,14 +17,14 @@ from torch import nn
 from megalabel import checkpoints
 from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.linear import OneVsAll
-from megalabel.neural import AssembledEncoder, Tokens, Trainer
-from megalabel.neural.batches import Batches
+from megalabel.neural import AssembledEncoder, Tokens, Trainer, models
+from megalabel.neural.batches import TextSource
 from megalabel.neural.full import FullModel
-from megalabel.neural.heads import DenseHead
+from megalabel.neural.heads import DenseModule
 from megalabel.neural.losses import BCE
 
 
-class Model(nn.Module):
+class Model(models.Model):
     """A table of token vectors under a table of labels."""
 
     def __init__(self, tokens=50, labels=7, width=8, sparse=False):
@@ -32,6 +33,12 @@ class Model(nn.Module):
         self.encoder = nn.EmbeddingBag(tokens, width, sparse=sparse, padding_idx=0)
         self.dropout = nn.Dropout(0.2)
         self.head = nn.Linear(width, labels)
+
+    def groups(self):
+        return {
+            "encoder": models.Group([self.encoder]),
+            "head": models.Group([self.head], "head_learning_rate"),
+        }
 
     def forward(self, batch):
         ids = batch.inputs.ids
@@ -61,22 +68,29 @@ def assert_same(first, second):
 
 def test_an_epoch_has_every_row_once_with_rows_of_like_length_together():
     X, Y = data(rows=1000)
-    batches = Batches(X, Y, 10, seed=3, device=torch.device("cpu"))
-    order = batches.order(0)
+    source = TextSource(X, Y)
+    order = source.order(0, 10, seed=3)
     assert sorted(np.concatenate(order).tolist()) == list(range(1000))
     spread = np.mean([np.ptp(X.lengths[rows]) for rows in order])
     assert spread < 1
-    again, other = batches.order(0), batches.order(1)
+    again, other = source.order(0, 10, seed=3), source.order(1, 10, seed=3)
     assert all((a == b).all() for a, b in zip(order, again, strict=True))
     assert not all((a == b).all() for a, b in zip(order, other, strict=True))
 
 
 def test_batches_go_on_from_any_step():
     X, Y = data()
-    batches = Batches(X, Y, 16, seed=0, device=torch.device("cpu"))
-    whole = [rows.tolist() for rows, _ in zip(batches.from_step(0), range(20), strict=False)]
-    later = [rows.tolist() for rows, _ in zip(batches.from_step(9), range(11), strict=False)]
-    assert later == whole[9:]
+    source = TextSource(X, Y)
+
+    def taken(first, count):
+        begun = []
+        batches = source.rows_from(first, 16, seed=0, between=begun.append)
+        return [rows.tolist() for rows in islice(batches, count)], begun
+
+    whole, begun = taken(0, 20)  # of six batches an epoch
+    assert begun == [1, 2, 3]
+    assert taken(9, 11) == (whole[9:], [2, 3])
+    assert taken(12, 8) == (whole[12:], [2, 3])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -87,14 +101,14 @@ def test_it_learns_and_the_seed_fixes_everything(sparse, average):
     options = {"epochs": 20, "batch": 16, "learning_rate": 0.05, "head_learning_rate": 0.05}
     trainer = Trainer(**options, clip=clip, average=average, weight_decay=0)
     first, second = Model(sparse=sparse), Model(sparse=sparse)
-    history = trainer.fit(first, X, Y)
+    history = trainer.fit(first, TextSource(X, Y))
     assert history[-1]["loss"] < 0.8 * history[0]["loss"]
     torch.manual_seed(123)  # what the caller draws does not matter, nor is it disturbed
     before = torch.get_rng_state()
-    trainer.fit(second, X, Y)
+    trainer.fit(second, TextSource(X, Y))
     assert torch.equal(before, torch.get_rng_state())
     assert_same(state(first), state(second))
-    trainer.set_params(seed=1).fit(third := Model(sparse=sparse), X, Y)
+    trainer.set_params(seed=1).fit(third := Model(sparse=sparse), TextSource(X, Y))
     assert not torch.equal(first.head.weight, third.head.weight)
 
 
@@ -104,8 +118,8 @@ def test_accumulated_batches_are_one_larger_batch():
     for module in (model, other):
         module.dropout.p = 0.0
     options = {"epochs": 1, "weight_decay": 0.0, "clip": None, "learning_rate": 0.1}
-    Trainer(batch=64, **options).fit(model, X, Y)
-    Trainer(batch=16, accumulate=4, **options).fit(other, X, Y)
+    Trainer(batch=64, **options).fit(model, TextSource(X, Y))
+    Trainer(batch=16, accumulate=4, **options).fit(other, TextSource(X, Y))
     for name, value in state(model).items():
         torch.testing.assert_close(value, state(other)[name], rtol=1e-4, atol=1e-5)
 
@@ -118,7 +132,7 @@ def test_epsilon_bounds_the_step_of_small_gradients(sparse):
         model = Model(sparse=sparse)
         before = state(model)
         options = {"steps": 1, "warmup": 0, "learning_rate": 0.1, "weight_decay": 0.0}
-        Trainer(epsilon=epsilon, device="cpu", **options).fit(model, X, Y)
+        Trainer(epsilon=epsilon, device="cpu", **options).fit(model, TextSource(X, Y))
         after = state(model)
         moved[epsilon] = float((after["encoder.weight"] - before["encoder.weight"]).abs().max())
     assert moved[1e-12] == pytest.approx(0.1, rel=0.1)  # the first step of Adam: the rate, signed
@@ -147,14 +161,16 @@ def test_the_best_state_stays_and_patience_ends():
         kept.append(state(model))
         return next(values)
 
-    history = Trainer(epochs=6, batch=16, patience=3).fit(model, X, Y, evaluate=evaluate)
+    history = Trainer(epochs=6, batch=16, patience=3).fit(
+        model, TextSource(X, Y), evaluate=evaluate
+    )
     assert [record["value"] for record in history] == [0.1, 0.9, 0.5, 0.4, 0.3]
     assert_same(state(model), kept[1])
 
 
 def test_what_is_written_down(tmp_path):
     X, Y = data()
-    Trainer(epochs=3, batch=16, log=str(tmp_path)).fit(Model(), X, Y, name="level-1")
+    Trainer(epochs=3, batch=16, log=str(tmp_path)).fit(Model(), TextSource(X, Y), name="level-1")
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [6, 12, 18]
     assert all(line["training"] == "level-1" and line["loss"] > 0 for line in lines)
@@ -163,9 +179,11 @@ def test_what_is_written_down(tmp_path):
 def test_mistakes_are_told():
     X, Y = data()
     with pytest.raises(MegalabelError, match="lower learning_rate"):
-        Trainer(epochs=50, batch=16, learning_rate=1e30, clip=None, warmup=0).fit(Model(), X, Y)
+        Trainer(epochs=50, batch=16, learning_rate=1e30, clip=None, warmup=0).fit(
+            Model(), TextSource(X, Y)
+        )
     with pytest.raises(DataError, match="no row"):
-        Trainer().fit(Model(), X[[]], Y[[]])
+        Trainer().fit(Model(), TextSource(X[[]], Y[[]]))
 
 
 def test_running_out_of_a_gpus_memory_gives_advice(monkeypatch):
@@ -180,7 +198,7 @@ def test_running_out_of_a_gpus_memory_gives_advice(monkeypatch):
     properties = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     with pytest.raises(NotEnoughMemoryError, match=r"80 GiB.*batch=16 with accumulate=2"):
-        Trainer(batch=32).fit(Greedy(), X, Y)
+        Trainer(batch=32).fit(Greedy(), TextSource(X, Y))
 
 
 @pytest.mark.parametrize("allocate", [torch.empty, np.empty])
@@ -194,7 +212,7 @@ def test_running_out_of_memory_gives_advice(allocate):
     with pytest.raises(
         NotEnoughMemoryError, match=r"machine's memory.*batch=16 with accum"
     ) as told:
-        Trainer(batch=32, device="cpu").fit(Greedy(), X, Y)
+        Trainer(batch=32, device="cpu").fit(Greedy(), TextSource(X, Y))
     assert "record" not in str(told.value)  # which is of GPUs alone
 
 
@@ -206,7 +224,7 @@ def test_other_errors_stay_as_they_are():
             raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        Trainer(batch=32, device="cpu").fit(Wrong(), X, Y)
+        Trainer(batch=32, device="cpu").fit(Wrong(), TextSource(X, Y))
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "gpu", "cuda:first"])
@@ -228,7 +246,7 @@ def run(folder, epochs=4, average=None, log=None):
     options = {"epochs": epochs, "batch": 16, "average": average, "learning_rate": 0.01}
     with checkpoints.kept_in(folder):
         steps = None if folder is None else checkpoints.Steps(OneVsAll(), Y)
-        Trainer(**options, checkpoint_seconds=0, log=log).fit(model, X, Y, steps=steps)
+        Trainer(**options, checkpoint_seconds=0, log=log).fit(model, TextSource(X, Y), steps=steps)
     return state(model)
 
 
@@ -302,7 +320,7 @@ def test_a_compiled_encoder_learns_the_same():
     for compiled in (False, True):
         made = AssembledEncoder(width=16, layers=1, heads=2, dropout=0.0, pretrain_epochs=0)
         trainer = Trainer(epochs=3, batch=16, compile=compiled, device="cpu", seed=1)
-        model = FullModel(made.begin(data()[0], 0, trainer, None), DenseHead(16, 7, BCE()))
-        losses.append([record["loss"] for record in trainer.fit(model, *data())])
+        model = FullModel(made.begin(data()[0], 0, trainer, None), DenseModule(16, 7, BCE()))
+        losses.append([record["loss"] for record in trainer.fit(model, TextSource(*data()))])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
     assert losses[0][-1] < losses[0][0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from megalabel.base import clone
+from megalabel.base import clone, integer, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import LabelTree
 from megalabel.rankers import AttentionTree, DenseTree, NearestLabels, dense
+from megalabel.rankers.attention import OnnxStates, States
 
 RANDOM = np.random.default_rng(0)
 LABELS = LabelSet([f"l{i}" for i in range(12)])
@@ -199,25 +202,40 @@ def test_beams_for_all_levels():
         made(beams=[2])
 
 
+class Waves(States):
+    """States that are functions of the token's number."""
+
+    LEARNED: ClassVar = {"width_": value(integer(1))}
+
+    def __init__(self):
+        self.width_ = 2
+
+    @property
+    def width(self):
+        return self.width_
+
+    def of(self, tokens, mask):
+        return np.stack([np.sin(tokens), np.cos(tokens)], axis=2).astype(np.float32)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"queries_": [drawn(3, 2)]},
         {"layers_": [[drawn(1, 2, kind=np.float32)]]},
         {"layers_": [[drawn(1, 3, kind=np.float32), drawn(1, kind=np.float32)]]},
-        {"graphs_": []},
-        {"graphs_": [np.zeros(8, np.uint8)]},
+        {"states_": []},
+        {"states_": [np.zeros(8, np.uint8)]},
+        {"queries_": [drawn(2, 3)]},
         {"pad_": "0"},
         {"label_counts_": np.zeros(3, np.int64)},
         {"labels_": LabelSet(["a"])},
     ],
 )
 def test_damaged_attention_is_refused(change):
-    if change.get("graphs_"):
-        pytest.importorskip("onnxruntime", reason="the extra onnx")
     sound = {
         "tree_": LabelTree.from_parents(np.array([-1, -1])),
-        "graphs_": [np.zeros(8, np.uint8)],
+        "states_": [Waves()],
         "queries_": [drawn(2, 2)],
         "layers_": [[drawn(1, 2, kind=np.float32), drawn(1, kind=np.float32)]],
         "pad_": 0,
@@ -226,6 +244,34 @@ def test_damaged_attention_is_refused(change):
     }
     with pytest.raises(ValueError, match=r"AttentionTree|labels"):
         AttentionTree().restore(sound | change)
+
+
+def test_damaged_graphs_are_refused():
+    pytest.importorskip("onnxruntime", reason="the extra onnx")
+    with pytest.raises(ValueError, match="OnnxStates"):
+        OnnxStates().restore({"graph_": np.zeros(8, np.uint8)})
+
+
+def test_attention_of_some_labels():
+    layers = [drawn(1, 2, kind=np.float32), drawn(1, kind=np.float32)]
+    model = AttentionTree()
+    model.restore(
+        {
+            "tree_": LabelTree.from_parents(np.array([-1, -1, -1, 0, 0, 1, 1, 2])),
+            "states_": [Waves(), Waves()],
+            "queries_": [drawn(3, 2), drawn(8, 2)],
+            "layers_": [layers, layers],
+            "pad_": 0,
+            "label_counts_": np.arange(1, 9),
+            "labels_": LabelSet(list("abcdefgh")),
+        }
+    )
+    tokens = np.array([[1, 5, 2], [7, -1, -1]], np.int32)
+    chosen = np.array([6, 0, 3])
+    taken = model.take_labels(chosen)
+    assert taken.label_counts_.tolist() == [7, 1, 4]
+    expected = model.rank(tokens, 8).to_csr().toarray()[:, chosen]
+    np.testing.assert_allclose(taken.rank(tokens, 3).to_csr().toarray(), expected, rtol=1e-6)
 
 
 def test_labels_that_fill_a_row_stand_behind_those_found_below_zero():

@@ -18,19 +18,22 @@ from megalabel.linear import Prior
 from megalabel.store import folder as folders
 from megalabel.store.folder import Folder
 
+ARRAYS = ("label_counts_", "frequencies_")
+
 
 def numbered(number: int) -> Prior:
     """A model of which each part says by which save it was written."""
-    prior = Prior(smoothing=float(number)).fit(csr_matrix((1, 1)), csr_matrix((1, 3)))
-    for name in "abcdefgh":
-        setattr(prior, f"{name}_", np.full(512, number, np.float32))
+    prior = Prior(smoothing=float(number)).fit(csr_matrix((1, 1)), csr_matrix((1, 512)))
+    for name in ARRAYS:
+        setattr(prior, name, np.full(512, number, getattr(prior, name).dtype))
+    prior.rows_ = prior.n_features_ = number
     return prior
 
 
 def number_of(prior: Prior) -> int:
     """The save that all parts agree on."""
-    numbers = {float(getattr(prior, f"{name}_")[i]) for name in "abcdefgh" for i in (0, -1)}
-    assert numbers == {prior.smoothing}
+    numbers = {float(getattr(prior, name)[i]) for name in ARRAYS for i in (0, -1)}
+    assert numbers | {prior.rows_, prior.n_features_} == {prior.smoothing}
     return int(prior.smoothing)
 
 
@@ -68,12 +71,14 @@ def test_what_is_read_is_of_the_folder_that_was_opened(tmp_path):
     store.save(numbered(1), tmp_path / "m")
     with Folder(tmp_path / "m") as opened:
         assert not opened.replaced()
-        first = opened.array("a_.npy", "<f4", (512,))
+        first = opened.array("frequencies_.npy", "<f4", (512,))
         store.save(numbered(2), tmp_path / "m")
         assert opened.replaced()
         assert first[0] == 1
-        with pytest.raises(StoreError, match=r"b_\.npy is missing"):  # never that of the new one
-            opened.array("b_.npy", "<f4", (512,))
+        with pytest.raises(
+            StoreError, match=r"label_counts_\.npy is missing"
+        ):  # never that of the new one
+            opened.array("label_counts_.npy", "<f8", (512,))
 
 
 def test_a_load_begun_before_a_save_reads_the_new_model(tmp_path, monkeypatch):
@@ -118,6 +123,19 @@ def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, code):
     monkeypatch.undo()
     assert number_of(store.load(tmp_path / "m")) == 1
     assert os.listdir(tmp_path) == ["m"]
+
+
+def test_what_killed_saves_left_is_cleared_and_what_others_write_stays(tmp_path):
+    """By a lock, which ends with its process, not by process numbers: those come again."""
+    own, other = os.getpid(), tmp_path / ".n.saving-0"
+    (tmp_path / f".m.saving-{own}-0").mkdir()  # of a process that had our number
+    other.mkdir()
+    with folders.replacing(tmp_path / "m") as writing:
+        assert sorted(tmp_path.iterdir()) == sorted([writing, other])
+        store.save(numbered(1), tmp_path / "m")
+        assert writing.exists()
+        (writing / "megalabel.json").write_text("{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".n.saving-0", "m"]
 
 
 def test_a_file_where_a_folder_should_be_made(tmp_path):

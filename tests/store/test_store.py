@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import inspect
 import json
 import mmap
 import os
-import pkgutil
 import time
 from pathlib import Path
 
@@ -18,15 +16,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix, random
+from scipy.sparse import random
+from tests.components import every_component
 
-import megalabel
 from megalabel import store, systems
 from megalabel.base import Component
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, MegalabelError, StoreError
 from megalabel.features import Concat, Precomputed, Tfidf
-from megalabel.linear import OneVsAll, Prior
+from megalabel.linear import OneVsAll
+from megalabel.retrieval import InvertedIndex
 from megalabel.store.encoding import Deserialiser, Serialiser, mapped_strings
 from megalabel.store.folder import MANIFEST
 from megalabel.tagger import Tagger
@@ -125,10 +124,10 @@ def test_only_own_classes():
         round_trip(Foreign())
     for name in (
         "os.system",
-        "tagger.os",
-        "store.save",
-        "features.Tfidf.fit",
-        "tagger.",
+        "megalabel.tagger:Tagger",
+        "tagger.Tagger",
+        "Tfidf.fit",
+        "Component",
         "",
         5,
         None,
@@ -161,13 +160,13 @@ def test_the_manifest_says_what_a_person_asks(model):
     assert told["verified"] is True
     assert told["bytes"] == sum(file.stat().st_size for file in model.iterdir())
     assert "files" not in told
-    assert about["class"] == "tagger.Tagger"
+    assert about["class"] == "Tagger"
     assert about["system"] == "knn"
     assert about["labels"] == 10
     assert about["features"] > 0
     assert about["provenance"]["corpus"]["texts"] == 300
     assert 0 <= about["metrics"]["P@1"] <= 1
-    assert about["parameters"]["classifier"]["$component"] == "retrieval.NearestNeighbours"
+    assert about["parameters"]["classifier"]["$component"] == "NearestNeighbours"
 
 
 def test_one_part_alone(model):
@@ -214,7 +213,9 @@ def test_a_manifest_with_values_that_cannot_be(model, tmp_path, value):
         store.load(folder)
 
 
-@pytest.mark.parametrize(("version", "words"), [(99, "upgrade"), (1, "train it again")])
+@pytest.mark.parametrize(
+    ("version", "words"), [(5, "upgrade"), (3, "train it again"), (1, "train it again")]
+)
 def test_another_format_says_so(model, tmp_path, version, words):
     folder = copy_of(model, tmp_path / "m")
     manifest = json.loads((folder / MANIFEST).read_text())
@@ -354,16 +355,14 @@ def test_a_manifest_that_lies_never_crashes(model, tmp_path_factory, data):
 
 def test_a_large_model_opens_at_once(tmp_path):
     """The time to open does not grow with the size: five gigabytes that are never read."""
-    prior = Prior().fit(csr_matrix((1, 1)), csr_matrix((1, 3)))
-    prior.weights_ = np.zeros(2, np.float32)
-    store.save(prior, tmp_path / "m")
+    store.save(InvertedIndex().fit(np.zeros((2, 1), np.float32)), tmp_path / "m")
     manifest = json.loads((tmp_path / "m" / MANIFEST).read_text())
-    big = tmp_path / "m" / "weights_.npy"
+    big = tmp_path / "m" / "vectors_.npy"
     count = 1_300_000_000  # five gigabytes, as a hole in the file
-    header = np.lib.format.open_memmap(big, "w+", np.float32, (count,))
+    header = np.lib.format.open_memmap(big, "w+", np.float32, (count, 1))
     del header
-    manifest["learned"]["weights_"]["shape"] = [count]
-    manifest["files"]["weights_.npy"]["bytes"] = big.stat().st_size
+    manifest["learned"]["vectors_"]["shape"] = [count, 1]
+    manifest["files"]["vectors_.npy"]["bytes"] = big.stat().st_size
     manifest.pop("sha256")
     manifest["sha256"] = store._seal(manifest)
     (tmp_path / "m" / MANIFEST).write_text(json.dumps(manifest))
@@ -372,7 +371,7 @@ def test_a_large_model_opens_at_once(tmp_path):
         started = time.perf_counter()
         loaded = store.load(tmp_path / "m")
         best = min(best, time.perf_counter() - started)
-    assert loaded.weights_.shape == (count,)
+    assert loaded.shape == (count, 1)
     assert best < 0.1
 
 
@@ -434,24 +433,48 @@ def test_components_without_texts(tmp_path):
     assert store.load(tmp_path / "f").n_features == 3
 
 
+def changed(model, tmp_path, change) -> Path:
+    """A copy of a model whose description was changed and sealed again."""
+    folder = copy_of(model, tmp_path / "m")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    change(manifest)
+    reseal(folder, manifest)
+    return folder
+
+
+def test_what_later_versions_add_may_be_missing(model, tmp_path):
+    """Optional parts, parameters and facts that a folder does not have are as they were."""
+
+    def older(manifest):
+        del manifest["learned"]["in_names_"], manifest["parameters"]["refit"], manifest["system"]
+
+    loaded = Tagger.load(changed(model, tmp_path, older))
+    assert (loaded.in_names_, loaded.refit) == (False, "auto")
+    assert loaded.tag("red gown", k=3) == Tagger.load(model).tag("red gown", k=3)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("learned", "Tagger does not learn more_: made by a newer megalabel"),
+        ("parameters", "Tagger has no parameter 'more_': made by a newer megalabel"),
+    ],
+)
+def test_what_is_not_known_is_refused_unless_it_is_a_fact(model, tmp_path, where, words):
+    """An answer that a newer version would not have given is worse than none."""
+    assert changed(model, tmp_path / "fact", lambda manifest: manifest.update(more_=1))
+    assert Tagger.load(tmp_path / "fact" / "m").tag("red gown", k=1)
+    folder = changed(model, tmp_path, lambda manifest: manifest[where].update(more_=1))
+    with pytest.raises(StoreError, match=words):
+        store.load(folder)
+
+
 def test_every_parameter_is_declared():
     """What a folder brings is checked: a parameter without a declaration would not be."""
     for kind in every_component():
         missing = set(kind.parameter_names()) - set(kind.PARAMETERS)
         assert not missing or inspect.isabstract(kind), (kind, missing)
         assert set(kind.parameter_names()) >= kind.INCIDENTAL
-
-
-def every_component() -> set[type[Component]]:
-    """All classes of components that megalabel has."""
-    for found in pkgutil.walk_packages(megalabel.__path__, "megalabel."):
-        if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
-    kinds, left = set(), [Component]
-    while left:
-        left += (below := left.pop().__subclasses__())
-        kinds |= {kind for kind in below if kind.__module__.startswith("megalabel.")}
-    return kinds
 
 
 @pytest.mark.parametrize("system", [Precomputed(), 3, ["knn"]])

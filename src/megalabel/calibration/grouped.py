@@ -13,12 +13,15 @@ from scipy.sparse import csr_matrix
 from megalabel import _native
 from megalabel.base import (
     Check,
+    Learned,
+    array,
     boolean,
-    check_array,
     clone,
     instance,
     integer,
+    list_of,
     number,
+    part,
     sequence_of,
 )
 from megalabel.calibration.pooled import PooledCalibrator, pool
@@ -37,6 +40,11 @@ class Grouped(Calibrator):
     mean of their probabilities. That is done among the first k labels, those that were learned
     from; after them, a probability is at most that of the label before.
     """
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "maps_": list_of(part(PooledCalibrator)),
+        "bins_": array(np.uint8, "members"),
+    }
 
     calibrator: PooledCalibrator
     rerank: bool
@@ -99,20 +107,13 @@ class Grouped(Calibrator):
             mapped = np.hstack([first, mapped[:, self.k :]])
         return Ranking(ids, _native.falling_rows(mapped, self.k), ranking.labels)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take maps and groups back; each group must have a map of the calibrator's kind."""
-        name = type(self).__name__
-        if set(learned) != {"maps_", "bins_"}:
-            raise ValueError(f"{name} learns maps_ and bins_, not {sorted(learned)}")
-        maps, bins = learned["maps_"], learned["bins_"]
-        if not isinstance(maps, list) or not maps:
-            raise ValueError(f"maps_ of {name} must be a list of calibrators")
-        if not all(type(m) is type(self.calibrator) and m.fitted for m in maps):
-            raise ValueError(f"maps_ of {name} must each be a {type(self.calibrator).__name__}")
-        check_array(name, "bins_", bins, np.uint8, (None,))
-        if len(bins) == 0 or bins.max() >= len(maps):
+    def check_learned(self) -> None:
+        """Each group must have a map of the calibrator's kind."""
+        name, kind = type(self).__name__, type(self.calibrator)
+        if not self.maps_ or any(type(one) is not kind for one in self.maps_):
+            raise ValueError(f"maps_ of {name} must each be a {kind.__name__}")
+        if len(self.bins_) == 0 or self.bins_.max() >= len(self.maps_):
             raise ValueError(f"bins_ of {name} must be numbers of its maps")
-        super().restore(learned)
 
 
 class ByFrequency(Grouped):
@@ -177,6 +178,12 @@ class ByFrequency(Grouped):
         else:
             group = np.searchsorted(np.sort(self.bins), distinct, side="right")
         return _joined(group, pairs)[where]
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """Labels keep their groups."""
+        known = numbers < len(self.bins_)
+        bins = np.where(known, self.bins_[np.where(known, numbers, 0)], 0).astype(np.uint8)
+        return super()._taken(numbers) | {"bins_": bins}
 
     def _groups(self, ranking: Ranking) -> np.ndarray:
         # padding, and labels that came after calibration, belong to the rarest

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import check_array
+from megalabel.base import array
 from megalabel.calibration.pooled import Pairs, PooledCalibrator
 
 
@@ -43,6 +40,11 @@ class Isotonic(PooledCalibrator):
            [1. , 0.5]], dtype=float32)
     """
 
+    LEARNED = {  # noqa: RUF012
+        "thresholds_": array(np.float32, "knots"),
+        "values_": array(np.float32, "knots"),
+    }
+
     thresholds_: np.ndarray
     values_: np.ndarray
 
@@ -62,19 +64,13 @@ class Isotonic(PooledCalibrator):
             scores=scores, thresholds=self.thresholds_, values=self.values_
         )
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the knots back; they must be a non-decreasing map into [0, 1]."""
-        if set(learned) != {"thresholds_", "values_"}:
-            raise ValueError(f"Isotonic learns thresholds_ and values_, not {sorted(learned)}")
-        for name, knots in learned.items():
-            check_array("Isotonic", name, knots, np.float32, (None,))
+    def check_learned(self) -> None:
+        """The knots must be a non-decreasing map into [0, 1]."""
+        thresholds, values = self.thresholds_, self.values_
+        for name, knots in (("thresholds_", thresholds), ("values_", values)):
             if len(knots) == 0 or not np.isfinite(knots).all():
                 raise ValueError(f"{name} of Isotonic must hold finite numbers")
-        thresholds, values = learned["thresholds_"], learned["values_"]
-        if len(thresholds) != len(values):
-            raise ValueError(f"{len(thresholds)} thresholds_ but {len(values)} values_ of Isotonic")
         if (thresholds[1:] <= thresholds[:-1]).any():
             raise ValueError("thresholds_ of Isotonic must rise")
         if values[0] < 0 or values[-1] > 1 or (values[1:] < values[:-1]).any():
             raise ValueError("values_ of Isotonic must be probabilities that never fall")
-        super().restore(learned)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, check_array, integer, one_of
+from megalabel.base import Check, Learned, array, boolean, check_array, integer, one_of, value
 from megalabel.calibration.pooled import Pairs, PooledCalibrator
 from megalabel.errors import DataError
 
@@ -39,6 +39,11 @@ class Sigmoid(PooledCalibrator):
 
     CONSTANT: ClassVar[bool] = True
     SLOPES: ClassVar[int] = 1
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "coefficients_": array(np.float64, "terms"),
+        "of_probabilities_": value(boolean()),
+    }
 
     coefficients_: np.ndarray
     of_probabilities_: bool
@@ -138,20 +143,13 @@ class Sigmoid(PooledCalibrator):
         p = _inner(scores)
         return np.asarray(np.log(p) - np.log1p(-p))
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the coefficients back; slopes must not be below 0."""
-        name = type(self).__name__
-        if set(learned) != {"coefficients_", "of_probabilities_"}:
-            raise ValueError(
-                f"{name} learns coefficients_ and of_probabilities_, not {sorted(learned)}"
-            )
-        coefficients = learned["coefficients_"]
-        check_array(name, "coefficients_", coefficients, np.float64, (self.SLOPES + self.CONSTANT,))
-        if not np.isfinite(coefficients).all() or (coefficients[: self.SLOPES] < 0).any():
+    def check_learned(self) -> None:
+        """Slopes must not be below 0."""
+        name, size = type(self).__name__, self.SLOPES + self.CONSTANT
+        check_array(name, "coefficients_", self.coefficients_, np.float64, (size,))
+        slopes = self.coefficients_[: self.SLOPES]
+        if not np.isfinite(self.coefficients_).all() or (slopes < 0).any():
             raise ValueError(f"coefficients_ of {name} must be finite, and its slopes not below 0")
-        if not isinstance(learned["of_probabilities_"], bool):
-            raise ValueError(f"of_probabilities_ of {name} must be true or false")
-        super().restore(learned)
 
 
 class Platt(Sigmoid):

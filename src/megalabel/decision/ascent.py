@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -166,11 +166,6 @@ class BlockCoordinateAscent(Shortlisted):
     @property
     def _expected(self) -> bool:
         return self.budget == "expected"
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """There is nothing to take back."""
-        if learned:
-            raise ValueError(f"{type(self).__name__} learns nothing, not {sorted(learned)}")
 
 
 class _State:

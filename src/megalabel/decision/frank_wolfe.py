@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, boolean, check_array, integer, number, one_of
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    boolean,
+    integer,
+    number,
+    one_of,
+    sequence_of,
+    value,
+)
 from megalabel.data import Ranking
 from megalabel.data.truth import hits
 from megalabel.decision.metric import (
@@ -125,6 +135,13 @@ class FrankWolfe(Shortlisted):
         "iterations": integer(1),
         "tolerance": number(0),
         "seed": integer(0),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "weights_": array(np.float32, "labels", "rules"),
+        "offsets_": array(np.float32, "labels", "rules"),
+        "shares_": array(np.float64, "rules"),
+        "values_": value(sequence_of(number())),
     }
 
     weights_: np.ndarray
@@ -261,18 +278,10 @@ class FrankWolfe(Shortlisted):
         """What a label must be worth by a rule. With caps, there may not be room for k labels."""
         return -np.inf if self.budget == "exactly" and self.caps is None else 0.0
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the rules back."""
-        if set(learned) != {"weights_", "offsets_", "shares_", "values_"}:
-            raise ValueError(f"FrankWolfe does not learn {sorted(learned)}")
-        check_array("FrankWolfe", "shares_", learned["shares_"], np.float64, (None,))
-        rules = len(learned["shares_"])
-        check_array("FrankWolfe", "weights_", learned["weights_"], np.float32, (None, rules))
-        m = len(learned["weights_"])
-        check_array("FrankWolfe", "offsets_", learned["offsets_"], np.float32, (m, rules))
-        if not (learned["shares_"] >= 0).all() or not np.isclose(learned["shares_"].sum(), 1):
+    def check_learned(self) -> None:
+        """The shares must be parts of 1."""
+        if not (self.shares_ >= 0).all() or not np.isclose(self.shares_.sum(), 1):
             raise ValueError("shares_ of FrankWolfe must be parts of 1")
-        super().restore(learned)
 
 
 class _Problem:

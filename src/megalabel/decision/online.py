@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.base import Check, check_array, integer, number, one_of
+from megalabel.base import Check, Learned, array, integer, number, one_of, optional, value
 from megalabel.data import Corpus, Ranking
 from megalabel.data.truth import label_matrix, truth_arrays
 from megalabel.decision.metric import METRIC, Function, Metric, is_coverage, metric_of
@@ -82,6 +82,11 @@ class Online(Shortlisted):
         "budget": one_of("exactly", "at-most"),
         "caps": CAPS,
         "smoothing": number(1e-9),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": optional(array(np.float64, "labels", 4)),
+        "seen_": optional(value(integer(0))),
     }
 
     labels_: np.ndarray
@@ -163,9 +168,7 @@ class Online(Shortlisted):
         self.seen_ += len(ranking)
         return chosen_ranking(ranking, chosen, k, overwrite=overwrite)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the confusion entries back."""
-        if set(learned) != {"labels_", "seen_"} or not integer(0).accepts(learned["seen_"]):
-            raise ValueError(f"Online learns labels_ and seen_, not {sorted(learned)}")
-        check_array("Online", "labels_", learned["labels_"], np.float64, (None, 4))
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """A stream has both entries and a length, or has not begun."""
+        if ("labels_" in vars(self)) != ("seen_" in vars(self)):
+            raise ValueError("Online learns labels_ and seen_ together")

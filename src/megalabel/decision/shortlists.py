@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from mmap import mmap
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Shortlisted(Decision):
     Caps say how many of the texts may be given a label, whatever the budget; where there is no room
     for all, texts get fewer labels.
     """
+
+    BY_LABEL: ClassVar[frozenset[str]] = frozenset({"caps"})
 
     candidates: int
 

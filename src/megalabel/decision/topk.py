@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class TopK(Decision):
         "caps": CAPS,
         "candidates": integer(1),
     }
+    BY_LABEL: ClassVar[frozenset[str]] = frozenset({"caps"})
 
     def __init__(
         self,
@@ -91,8 +92,3 @@ class TopK(Decision):
         floor = -np.inf if self.threshold is None else np.nextafter(self.threshold, -1)
         chosen, _ = assign(ranking, plain_rule(ranking), caps, k, floor)
         return chosen_ranking(ranking, chosen, k, overwrite=overwrite)
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """There is nothing to take back."""
-        if learned:
-            raise ValueError(f"TopK learns nothing, so cannot hold {sorted(learned)}")

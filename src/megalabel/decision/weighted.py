@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.base import Check, check_array, instance, integer, number, one_of
+from megalabel.base import Check, Learned, array, instance, integer, number, one_of
 from megalabel.data import Ranking
 from megalabel.decision.shortlists import (
     BUDGET,
@@ -90,6 +90,12 @@ class Weighted(Shortlisted):
         "caps": CAPS,
     }
 
+    BY_LABEL: ClassVar[frozenset[str]] = frozenset({"weights", "offsets", "propensities", "caps"})
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "weights_": array(np.float32, "labels", 1),
+        "offsets_": array(np.float32, "labels", 1),
+    }
+
     weights_: np.ndarray
     offsets_: np.ndarray
 
@@ -144,9 +150,9 @@ class Weighted(Shortlisted):
             weights = self.weights
         else:
             weights, offsets = self._named(*_counts(ranking, Y, train_labels), offsets)
-        for name, array in (("weights", weights), ("offsets", offsets)):
-            if np.shape(array) != (m,):
-                raise ShapeError(f"{name} are {np.shape(array)}, but there are {m} labels")
+        for name, given in (("weights", weights), ("offsets", offsets)):
+            if np.shape(given) != (m,):
+                raise ShapeError(f"{name} are {np.shape(given)}, but there are {m} labels")
         self.weights_ = np.asarray(weights, np.float32)[:, None]
         self.offsets_ = np.asarray(offsets, np.float32)[:, None]
         return self
@@ -191,15 +197,6 @@ class Weighted(Shortlisted):
             found = choose(ranking, self.weights_, self.offsets_, width, floor)
             chosen = in_blocks(ranking, found)
         return chosen_ranking(ranking, chosen, None if expected else k, overwrite=overwrite)
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the weights back."""
-        if set(learned) != {"weights_", "offsets_"}:
-            raise ValueError(f"Weighted learns weights_ and offsets_, not {sorted(learned)}")
-        check_array("Weighted", "weights_", learned["weights_"], np.float32, (None, 1))
-        m = len(learned["weights_"])
-        check_array("Weighted", "offsets_", learned["offsets_"], np.float32, (m, 1))
-        super().restore(learned)
 
 
 def choose(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import check_array, instance
+from megalabel.base import array, check_array, instance, optional, part, value
 from megalabel.data.matrix import products
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
@@ -48,10 +48,17 @@ class BagEmbedding(Featurizer):
 
     PARAMETERS = {"words": instance(Featurizer)}  # noqa: RUF012
 
+    LEARNED = {  # noqa: RUF012
+        "words_": part(Featurizer),
+        "table_": array(np.float32, "words", "width"),
+        "block_": value(instance(dict)),
+        "projection_": optional(array(np.float32, "narrow", "width")),
+    }
+
     words_: Featurizer
     table_: np.ndarray
     block_: dict[str, np.ndarray]
-    projection_: np.ndarray | None
+    projection_: np.ndarray | None = None
 
     def __init__(self, words: Featurizer) -> None:
         self.words = words
@@ -88,18 +95,12 @@ class BagEmbedding(Featurizer):
             )
         return self
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take words and vectors back; they must fit each other."""
-        super().restore(learned)
-        if not isinstance(getattr(self, "words_", None), type(self.words)):
+    def check_learned(self) -> None:
+        """Words and vectors must fit each other."""
+        if type(self.words_) is not type(self.words):
             raise ValueError(f"words_ of BagEmbedding must be a {type(self.words).__name__}")
-        width = np.shape(getattr(self, "table_", ()))[-1:] or (0,)
-        check_array("BagEmbedding", "table_", self.table_, np.float32, (None, *width))
-        if getattr(self, "block_", None) != {}:
-            check_block("BagEmbedding", getattr(self, "block_", None), width[0])
-        if getattr(self, "projection_", 0) is not None:
-            narrow = getattr(self, "projection_", None)
-            check_array("BagEmbedding", "projection_", narrow, np.float32, (None, *width))
+        if self.block_:
+            check_block("BagEmbedding", self.block_, self.table_.shape[1])
 
 
 def residual(x: np.ndarray, block: Mapping[str, np.ndarray]) -> np.ndarray:

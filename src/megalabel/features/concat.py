@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,8 +11,10 @@ from scipy.sparse import csr_matrix, hstack, issparse
 from megalabel.base import (
     clone,
     instance,
+    list_of,
     number,
     one_of,
+    part,
     sequence_of,
     unfitted,
     with_learned,
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 class _Several(Featurizer):
     """What holds the fitted copies of several featurizers."""
 
+    LEARNED = {"parts_": list_of(part(Featurizer))}  # noqa: RUF012
+
+    parts: Sequence[Featurizer]
     parts_: list[Featurizer]
 
     def __init__(self, parts: Sequence[Featurizer]) -> None:
@@ -50,15 +55,12 @@ class _Several(Featurizer):
         more = {k: v for k, v in self.get_params(deep=False).items() if k != "parts"}
         return self.of([part.onnx_twin(int8) for part in self.parts_], **more)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the fitted parts back."""
-        found = learned.get("parts_")
-        kinds = [type(part) for part in self.parts]
-        if not isinstance(found, list) or [type(part) for part in found] != kinds:
+    def check_learned(self) -> None:
+        """Each part must be fitted."""
+        if [type(one) for one in self.parts_] != [type(one) for one in self.parts]:
             raise ValueError(
                 f"parts_ of {type(self).__name__} must be fitted copies of {self.parts!r}"
             )
-        super().restore(learned)
 
 
 class Concat(_Several):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import check_array, instance, one_of
+from megalabel.base import array, instance, one_of, value
 from megalabel.data.matrix import normalised_rows
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError, MissingExtraError, ParameterError
@@ -44,6 +43,12 @@ class OnnxEmbedding(Featurizer):
     PARAMETERS = {  # noqa: RUF012
         "folder": instance(str) | one_of(None),
         "norm": one_of("l2", None),
+    }
+
+    LEARNED = {  # noqa: RUF012
+        "model_": array(np.uint8, "bytes"),
+        "tokenizer_": value(instance(str)),
+        "about_": value(instance(dict)),
     }
 
     model_: np.ndarray
@@ -105,19 +110,15 @@ class OnnxEmbedding(Featurizer):
         self.check_fitted()
         return int(self.about_["width"])
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder back and open it."""
-        check_array("OnnxEmbedding", "model_", learned.get("model_"), np.uint8, (None,))
-        about, tokenizer = learned.get("about_"), learned.get("tokenizer_")
-        numbers = about if isinstance(about, dict) else {}
-        if not all(isinstance(numbers.get(name), int) for name in ("width", "pad")):
+    def check_learned(self) -> None:
+        """Open the encoder; it must give vectors of the width it says."""
+        if not all(isinstance(self.about_.get(name), int) for name in ("width", "pad")):
             raise ValueError("about_ of OnnxEmbedding must hold the width and the padding token")
-        self._tokenizer = _opened_tokenizer("OnnxEmbedding", tokenizer)
-        self._session = opened_graph("OnnxEmbedding", learned["model_"])
+        self._tokenizer = _opened_tokenizer("OnnxEmbedding", self.tokenizer_)
+        self._session = opened_graph("OnnxEmbedding", self.model_)
         width = self._session.get_outputs()[0].shape[-1:]
-        if width != [numbers["width"]]:
-            raise ValueError(f"the graph gives vectors of {width}, expected {numbers['width']}")
-        super().restore(learned)
+        if width != [self.about_["width"]]:
+            raise ValueError(f"the graph gives vectors of {width}, expected {self.about_['width']}")
 
 
 class OnnxTokens(Featurizer):
@@ -125,6 +126,8 @@ class OnnxTokens(Featurizer):
 
     It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself.
     """
+
+    LEARNED = {"tokenizer_": value(instance(str))}  # noqa: RUF012
 
     tokenizer_: str
 
@@ -149,15 +152,13 @@ class OnnxTokens(Featurizer):
         self.check_fitted()
         return int(self._tokenizer.get_vocab_size())
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the tokenizer back."""
-        self._tokenizer = _opened_tokenizer("OnnxTokens", learned.get("tokenizer_"))
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """Open the tokenizer."""
+        self._tokenizer = _opened_tokenizer("OnnxTokens", self.tokenizer_)
 
 
-def opened_graph(owner: str, model: Any) -> Any:
+def opened_graph(owner: str, model: np.ndarray) -> Any:
     """A session of onnxruntime over the bytes of a graph."""
-    check_array(owner, "the graph", model, np.uint8, (None,))
     check_graph(model.data)
     runtime = optional("onnxruntime")
     options = runtime.SessionOptions()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import issparse
 
-from megalabel.base import one_of
+from megalabel.base import integer, one_of, value
 from megalabel.data import Corpus
 from megalabel.data.matrix import canonical, dense, normalised_rows
 from megalabel.errors import DataError, ShapeError
@@ -33,6 +32,8 @@ class Precomputed(Featurizer):
     """
 
     PARAMETERS = {"norm": one_of("l2", None)}  # noqa: RUF012
+
+    LEARNED = {"n_features_": value(integer(0))}  # noqa: RUF012
 
     n_features_: int
 
@@ -60,12 +61,6 @@ class Precomputed(Featurizer):
         """The number of columns."""
         self.check_fitted()
         return self.n_features_
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the number of columns back."""
-        if not isinstance(learned.get("n_features_"), int) or learned["n_features_"] < 0:
-            raise ValueError("n_features_ of Precomputed must be a number of columns")
-        super().restore(learned)
 
 
 def _features(inputs: Any) -> Matrix:

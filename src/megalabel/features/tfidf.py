@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -10,7 +10,18 @@ import pyarrow as pa
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
-from megalabel.base import boolean, instance, integer, number, one_of, sequence_of
+from megalabel.base import (
+    array,
+    boolean,
+    instance,
+    integer,
+    number,
+    one_of,
+    optional,
+    part,
+    sequence_of,
+    value,
+)
 from megalabel.data.matrix import NO_WEIGHTS, NORMS, csr_of
 from megalabel.data.strings import encoded, from_arrays, to_arrays
 from megalabel.errors import DataError, ParameterError
@@ -112,6 +123,13 @@ class Tfidf(Featurizer):
         "norm": one_of("l2", "l1", None),
         "binary": boolean(),
         "hashing": integer(1, 2**31 - 1) | one_of(None),
+    }
+
+    LEARNED = {  # noqa: RUF012
+        "n_texts_": value(integer(0)),
+        "terms_": optional(part(pa.LargeStringArray, "columns")),
+        "slots_": optional(array(np.uint64, "slots")),
+        "idf_": optional(array(np.float32, "columns")),
     }
 
     terms_: pa.LargeStringArray
@@ -217,8 +235,6 @@ class Tfidf(Featurizer):
         return np.bincount(np.asarray(columns, np.int32), minlength=self.hashing or 0)
 
     def _learn(self, n_texts: int, text_counts: np.ndarray, **learned: Any) -> Self:
-        for name in self.learned():
-            delattr(self, name)
         learned["n_texts_"] = n_texts
         if self.use_idf:
             extra = int(self.smooth_idf)
@@ -298,27 +314,24 @@ class Tfidf(Featurizer):
         self.terms_.validate(full=True)  # it may be mapped from a damaged file
         return np.array(self.terms_.to_pylist(), dtype=object)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take learned attributes back, checking that they fit each other."""
-        expected = {"n_texts_"} | ({"idf_"} if self.use_idf else set())
-        expected |= {"terms_", "slots_"} if self.hashing is None else set()
-        if set(learned) != expected:
-            raise ValueError(f"Tfidf learns {sorted(expected)}, found {sorted(learned)}")
+    def check_learned(self) -> None:
+        """What was learned must be what the parameters ask for; gets the lookup ready."""
+        for name, asked in (
+            ("terms_", self.hashing is None),
+            ("slots_", self.hashing is None),
+            ("idf_", self.use_idf),
+        ):
+            if asked != (getattr(self, name, None) is not None):
+                raise ValueError(f"{self!r} must {'have' if asked else 'not have'} {name}")
         if self.hashing is None:
-            terms, slots = learned["terms_"], learned["slots_"]
-            if not isinstance(terms, pa.LargeStringArray) or terms.null_count:
-                raise ValueError("terms_ of Tfidf must be an Arrow array of strings")
-            terms.validate()
-            if not (isinstance(slots, np.ndarray) and slots.dtype == np.uint64 and slots.ndim == 1):
-                raise ValueError("slots_ of Tfidf must be a one-dimensional array of uint64")
-            self._lookup = _lookup(slots, to_arrays(terms))
-        self._columns = len(terms) if self.hashing is None else int(self.hashing)
-        if self.use_idf:
-            idf, shape = learned["idf_"], (self._columns,)
-            if not (isinstance(idf, np.ndarray) and idf.dtype == np.float32 and idf.shape == shape):
-                raise ValueError(f"idf_ of Tfidf must be a float32 array of shape {shape}")
+            if self.terms_.null_count:
+                raise ValueError("terms_ of Tfidf must be strings")
+            self.terms_.validate()
+            self._lookup = _lookup(self.slots_, to_arrays(self.terms_))
+        self._columns = len(self.terms_) if self.hashing is None else int(self.hashing)
+        if self.use_idf and len(self.idf_) != self._columns:
+            raise ValueError(f"idf_ of Tfidf must be of {self._columns} columns")
         self._how = self._settings()
-        super().restore(learned)
 
     # --- how texts are read
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from megalabel.base import Component, check_array
+from megalabel.base import Component, array
+from megalabel.errors import ParameterError
 from megalabel.labels.tree import LabelTree
 
 TOP = 0
@@ -39,6 +40,13 @@ class GrowingTree(Component):
     >>> tree.label_parents_.tolist(), tree.node_parents_.tolist()
     ([1, 3, 1], [-1, 2, 0, 2])
     """
+
+    LEARNED = {  # noqa: RUF012
+        "node_parents_": array(np.int32, "nodes"),
+        "node_places_": array(np.int32, "nodes"),
+        "label_parents_": array(np.int32, "labels"),
+        "label_places_": array(np.int32, "labels"),
+    }
 
     node_parents_: np.ndarray
     node_places_: np.ndarray
@@ -168,14 +176,8 @@ class GrowingTree(Component):
         self.node_places_ = np.array(nodes.places, np.int32)
         return raised
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take a tree back; ValueError where it is not one."""
-        super().restore(learned)
-        for kind in ("node", "label"):
-            arrays = [getattr(self, f"{kind}_{what}_", None) for what in ("parents", "places")]
-            length = len(arrays[0]) if isinstance(arrays[0], np.ndarray) else None
-            check_array("GrowingTree", f"{kind}_parents_", arrays[0], np.int32, (length,))
-            check_array("GrowingTree", f"{kind}_places_", arrays[1], np.int32, (length,))
+    def check_learned(self) -> None:
+        """Raise a ValueError where it is not a tree."""
         nodes = len(self.node_parents_)
         for parents in (self.node_parents_, self.label_parents_):
             if len(parents) and not -1 <= parents.min() <= parents.max() < nodes:
@@ -197,6 +199,10 @@ class GrowingTree(Component):
             raise ValueError("the places of GrowingTree must count each node's children")
         if np.isin(self.node_parents_, self.label_parents_[self.label_parents_ >= 0]).any():
             raise ValueError("a node of GrowingTree has both nodes and labels below it")
+
+    def take_labels(self, numbers: Any) -> Self:
+        """Not possible: places are kept for good."""
+        raise ParameterError("a GrowingTree cannot be cut to some of its labels")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Component, number
+from megalabel.base import Check, Component, Learned, number
 from megalabel.errors import DataError, ParameterError, ShapeError
 
 JPV_CONSTANTS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -72,6 +72,8 @@ def jpv(
 
 class PropensityModel(Component, ABC):
     """A curve from the count of a label to its propensity. Its constants are its parameters."""
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {}
 
     @abstractmethod
     def propensities(self, counts: ArrayLike, n: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +10,17 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from megalabel import _native
-from megalabel.base import Component, boolean, check_argument, check_array, integer, one_of
+from megalabel.base import (
+    Component,
+    array,
+    boolean,
+    check_argument,
+    check_array,
+    integer,
+    label_numbers,
+    list_of,
+    one_of,
+)
 from megalabel.data.matrix import canonical, sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.progress import progress
@@ -45,6 +55,11 @@ class LabelTree(Component):
     >>> [sorted(pair) for pair in tree.label_of_leaf_.reshape(2, 2).tolist()]
     [[0, 2], [1, 3]]
     """
+
+    LEARNED = {  # noqa: RUF012
+        "levels_": list_of(array(np.int64, "nodes+1")),
+        "label_of_leaf_": array(np.int32, "labels"),
+    }
 
     levels_: list[np.ndarray]
     label_of_leaf_: np.ndarray
@@ -108,24 +123,18 @@ class LabelTree(Component):
             for p, width in zip(parents, widths, strict=False)
         ]
 
-    def validate(self) -> None:
+    def check_learned(self) -> None:
         """Raise a ValueError unless this is a tree with every label in exactly one leaf."""
-        levels, labels = getattr(self, "levels_", None), getattr(self, "label_of_leaf_", None)
-        if not isinstance(levels, list) or not levels:
-            raise ValueError("levels_ of LabelTree must be a list of arrays")
+        if not self.levels_:
+            raise ValueError("levels_ of LabelTree must not be empty")
         nodes = 1
-        for i, starts in enumerate(levels):
+        for i, starts in enumerate(self.levels_):
             check_array("LabelTree", f"levels_[{i}]", starts, np.int64, (nodes + 1,))
             if starts[0] != 0 or (starts[1:] <= starts[:-1]).any():
                 raise ValueError(f"levels_[{i}] of LabelTree must rise from 0")
             nodes = int(starts[-1])
-        check_array("LabelTree", "label_of_leaf_", labels, np.int32, (nodes,))
-        _check_every_label(labels, ValueError)
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take a tree back; ValueError where it is not one."""
-        super().restore(learned)
-        self.validate()
+        check_array("LabelTree", "label_of_leaf_", self.label_of_leaf_, np.int32, (nodes,))
+        _check_every_label(self.label_of_leaf_, ValueError)
 
     def __repr__(self) -> str:
         return f"LabelTree(level_sizes={self.level_sizes})" if self.fitted else "LabelTree()"
@@ -241,27 +250,53 @@ class LabelTree(Component):
     @classmethod
     def _of(cls, levels: list[np.ndarray], labels: np.ndarray) -> Self:
         tree = cls()
-        tree.levels_ = [starts.astype(np.int64, copy=False) for starts in levels]
-        tree.label_of_leaf_ = labels.astype(np.int32, copy=False)
-        tree.validate()
+        tree.restore(
+            {
+                "levels_": [starts.astype(np.int64, copy=False) for starts in levels],
+                "label_of_leaf_": labels.astype(np.int32, copy=False),
+            }
+        )
         return tree
 
-    def renumbered(self, numbers: np.ndarray) -> Self:
-        """The tree with label l as label `numbers[l]`, or without it where that is below 0.
+    def nodes_above(self, labels: np.ndarray) -> list[np.ndarray]:
+        """The nodes of each level below the root that are above some labels, rising; on the last
+        level, the labels' own places.
 
         Examples
         --------
-        >>> LabelTree.from_parents([-1, -1, -1]).renumbered(np.array([1, -1, 0])).label_of_leaf_
+        >>> LabelTree.from_parents([-1, 0, 0, -1]).nodes_above(np.array([3, 1]))
+        [array([0, 1]), array([0, 3])]
+        """
+        found = [np.sort(self.leaf_of_label[labels]).astype(np.int64)]
+        for starts in self.levels_[:0:-1]:
+            found.insert(0, np.unique(np.searchsorted(starts, found[0], side="right") - 1))
+        return found
+
+    def take_labels(self, numbers: Any) -> Self:
+        """The tree of some of its labels, in the order of their numbers, without the nodes that
+        are above none of them.
+
+        Examples
+        --------
+        >>> LabelTree.from_parents([-1, -1, -1]).take_labels([2, 0]).label_of_leaf_
         array([1, 0], dtype=int32)
         """
-        numbers = _integers("numbers", numbers)
-        if len(numbers) != self.n_labels:
-            raise ShapeError(f"{len(numbers)} numbers for {self.n_labels} labels")
-        _check_every_label(numbers[numbers >= 0], DataError)
-        labels = numbers[self.label_of_leaf_]
-        parents = [self.parents(level) for level in range(1, self.depth + 1)]
-        parents[-1] = parents[-1][labels >= 0]
-        return self._from_levels(parents, labels[labels >= 0])
+        numbers = label_numbers(numbers, self.n_labels)
+        if not len(numbers):
+            raise DataError("a label tree needs at least one label")
+        kept = self.nodes_above(numbers)
+        levels, above = [], np.zeros(1, np.int64)
+        for starts, nodes in zip(self.levels_, kept, strict=True):
+            parents = np.searchsorted(starts, nodes, side="right") - 1
+            levels.append(np.append(np.searchsorted(parents, above), len(nodes)))
+            above = nodes
+        places = np.empty(self.n_labels, np.int32)
+        places[numbers] = np.arange(len(numbers))
+        return self._of(levels, places[self.label_of_leaf_[kept[-1]]])
+
+    def for_labels(self, numbers: np.ndarray) -> Self:
+        """The same: as a parameter of a classifier a tree is data."""
+        return self.take_labels(numbers)
 
     @classmethod
     def joined(cls, trees: Sequence[LabelTree]) -> Self:

@@ -7,14 +7,24 @@ whose labels are the children of one parent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Component, check_array, integer, number, one_of
+from megalabel.base import (
+    Component,
+    array,
+    check_array,
+    integer,
+    label_numbers,
+    number,
+    one_of,
+    optional,
+    value,
+)
 from megalabel.data.matrix import canonical, sparse_rows
 from megalabel.errors import DataError, ParameterError, ShapeError
 
@@ -75,6 +85,20 @@ class ChunkedWeights(Component):
     >>> level.scores(np.array([[1.0, 10.0]]), rows=[0, 0], parents=[1, 0])
     array([ 3. ,  1.5, 20. ], dtype=float32)
     """
+
+    LEARNED = {  # noqa: RUF012
+        "n_features_": value(integer(0, 2**31 - 2)),
+        "child_starts_": array(np.int64, "parents+1"),
+        "section_starts_": array(np.int64, "sections+1"),
+        "row_features_": array(np.uint16, "rows"),
+        "row_starts_": array(np.uint16, "rows+1"),
+        "block_starts_": array(np.int64, "blocks"),
+        "block_bits_": value(integer(0, 16)),
+        "entry_gaps_": array(np.uint8, "entries"),
+        "entry_weights_": array((np.float32, np.float16, np.int8), "entries"),
+        "scales_": optional(array(np.float32, "nodes")),
+        "biases_": optional(array(np.float32, "nodes")),
+    }
 
     n_features_: int
     child_starts_: np.ndarray
@@ -202,6 +226,20 @@ class ChunkedWeights(Component):
             The weight of the bias has the feature d.
         """
         self.check_fitted()
+        nodes, features, weights = self._stored(first, last)
+        if self.precision != "int8":
+            return nodes, features, weights
+        children = slice(self.child_starts_[first], self.child_starts_[last])
+        with_bias = children.start + np.flatnonzero(self.biases_[children])
+        bias = np.full(len(with_bias), self.n_features_)
+        return (
+            np.append(nodes, with_bias),
+            np.append(features, bias),
+            np.append(weights * self.scales_[nodes], self.biases_[with_bias]),
+        )
+
+    def _stored(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same as they are stored: of int8 without scales and biases."""
         sections = self.n_features_ // SECTION + 1
         bounds = np.asarray(self.section_starts_[first * sections : last * sections + 1])
         _check_rising(bounds, len(self.row_features_))
@@ -223,16 +261,7 @@ class ChunkedWeights(Component):
         weights = self.entry_weights_[entries].astype(np.float32)
         if (nodes >= np.repeat(children[parents + 1], in_row)).any():
             raise ValueError("entry_gaps_ of ChunkedWeights lead to no child")
-        if self.precision == "int8":
-            weights *= self.scales_[nodes]
-        found = nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
-        if self.precision != "int8":
-            return found
-        with_bias = children[0] + np.flatnonzero(self.biases_[children[0] : children[-1]])
-        bias = np.full(len(with_bias), self.n_features_)
-        more = with_bias, bias, self.biases_[with_bias]
-        nodes, features, weights = (np.concatenate(both) for both in zip(found, more, strict=True))
-        return nodes, features, weights
+        return nodes[kept], np.repeat(features, in_row)[kept], weights[kept]
 
     def scores(self, X: Matrix, rows: Any, parents: Any, bias: float = 1.0) -> np.ndarray:
         """The scores of all children of some parents for some rows of X.
@@ -258,35 +287,19 @@ class ChunkedWeights(Component):
             self._level, _queries(X, self), bias=_bias(bias), rows=rows, parents=parents
         )
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take weights back. Sizes are checked here, every position when it is used."""
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """Sizes are checked here, every position when it is used."""
         owner = type(self).__name__
-        if not integer(0, 2**31 - 2).accepts(getattr(self, "n_features_", None)):
-            raise ValueError(f"n_features_ of {owner} must be an integer of 31 bits")
-
-        def check(name: str, dtypes: tuple[Any, ...], length: int | None = None) -> None:
-            array = getattr(self, name, None)
-            dtype = next((t for t in dtypes if getattr(array, "dtype", None) == t), dtypes[0])
-            check_array(owner, name, array, dtype, (length,))
-
-        check("child_starts_", (np.int64,))
-        if len(self.child_starts_) == 0 or not 0 <= self.child_starts_[-1] < 2**31:
+        if not 0 <= self.child_starts_[-1] < 2**31:
             raise ValueError(f"child_starts_ of {owner} must end at the number of nodes")
-        sections = (len(self.child_starts_) - 1) * (self.n_features_ // SECTION + 1)
-        check("section_starts_", (np.int64,), sections + 1)
-        check("row_features_", (np.uint16,))
-        check("row_starts_", (np.uint16,), len(self.row_features_) + 1)
-        if not integer(0, 16).accepts(getattr(self, "block_bits_", None)):
-            raise ValueError(f"block_bits_ of {owner} must be an integer of at most 16")
+        sections = self.n_parents * (self.n_features_ // SECTION + 1)
+        check_array(owner, "section_starts_", self.section_starts_, np.int64, (sections + 1,))
         blocks = (len(self.row_features_) >> self.block_bits_) + 1
-        check("block_starts_", (np.int64,), blocks)
-        check("entry_gaps_", (np.uint8,))
-        check("entry_weights_", (np.float32, np.float16, np.int8), len(self.entry_gaps_))
+        check_array(owner, "block_starts_", self.block_starts_, np.int64, (blocks,))
         for name in BY_NODE:
             if self.precision == "int8":
-                check(name, (np.float32,), self.n_nodes)
-            elif hasattr(self, name):
+                check_array(owner, name, getattr(self, name, None), np.float32, (self.n_nodes,))
+            elif getattr(self, name, None) is not None:
                 raise ValueError(f"{name} of {owner} are for int8, not {self.precision}")
         # Kept, as it is asked for with every query.
         self._level = _native.Level(
@@ -302,6 +315,28 @@ class ChunkedWeights(Component):
             biases=getattr(self, "biases_", NOTHING),
             features=self.n_features_,
         )
+
+    def take_labels(self, numbers: Any) -> ChunkedWeights:
+        """Some of the nodes, all of which must be the children of one parent."""
+        if self.n_parents != 1:
+            raise ParameterError(
+                "of ChunkedWeights with several parents, nodes are taken together with the tree"
+            )
+        numbers = label_numbers(numbers, self.n_nodes)
+        return self.take_nodes(numbers, np.array([0, len(numbers)]))
+
+    def take_nodes(self, nodes: np.ndarray, child_starts: np.ndarray) -> ChunkedWeights:
+        """A level of some of the nodes, in that order, with their parents' new starts. Weights are
+        those that were stored: they are not rounded again."""
+        at, features, weights = self._stored(0, self.n_parents)
+        matrix = csr_matrix((weights, (at, features)), (self.n_nodes, self.n_features_ + 1))
+        level = self.build(matrix[nodes], child_starts)
+        learned = level.learned()
+        learned["entry_weights_"] = level.entry_weights_.astype(self.precision)
+        if self.precision == "int8":
+            learned |= {name: getattr(self, name)[nodes] for name in BY_NODE}
+        level.restore(learned)
+        return level
 
 
 def _check_rising(starts: np.ndarray, most: int) -> None:
@@ -368,9 +403,9 @@ def beam_search(
     >>> ids.tolist(), scores.round(3).tolist()
     ([[1, 2]], [[1.0, 1.0]])
     """
-    for name, value in (("k", k), ("beam", beam)):
-        if not _COUNT.accepts(value):
-            raise ParameterError(f"{name} must be an integer of at least 1, not {value!r}")
+    for name, given in (("k", k), ("beam", beam)):
+        if not _COUNT.accepts(given):
+            raise ParameterError(f"{name} must be an integer of at least 1, not {given!r}")
     if post not in POSTPROCESSORS:
         raise ParameterError(f"post must be {one_of(*POSTPROCESSORS).expected}, not {post!r}")
     if not levels:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from megalabel.base import part
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -76,6 +77,11 @@ class OneVsAll(training.LinearClassifier):
     ['cat', 'cat', 'dog']
     """
 
+    LEARNED = {  # noqa: RUF012
+        "labels_": part(LabelSet, "labels"),
+        "weights_": part(ChunkedWeights),
+    }
+
     weights_: ChunkedWeights
 
     def __init__(
@@ -115,13 +121,13 @@ class OneVsAll(training.LinearClassifier):
         execute(job, Steps(self, job.rows, examples.targets, *job.costs))
         self.weights_ = job.weights()
 
-    @classmethod
-    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
-        """The classifiers of all parts' labels: what training on all labels at once gives."""
-        merged = cls._merged(parts, labels)
-        ends = np.cumsum([part.weights_.n_nodes for part in parts])
+    def with_labels(self, others: Sequence[Self], labels: LabelSet) -> Self:
+        """The classifiers of all labels: what training on all of them at once gives."""
+        levels = [one.weights_ for one in (self, *others)]
+        ends = np.cumsum([level.n_nodes for level in levels])
         places = np.split(np.arange(ends[-1]), ends[:-1])
-        merged.weights_ = ChunkedWeights.join([part.weights_ for part in parts], places)
+        merged = self._with_labels(others)
+        merged.restore({"weights_": ChunkedWeights.join(levels, places), "labels_": labels})
         return merged
 
     def rank(self, X: Matrix, k: int) -> Ranking:
@@ -147,13 +153,8 @@ class OneVsAll(training.LinearClassifier):
         self.check_fitted()
         return explain_path([self.weights_], [label], x, self.bias)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take weights and labels back; they must fit each other."""
-        super().restore(learned)
-        if not isinstance(getattr(self, "weights_", None), ChunkedWeights):
-            raise ValueError("weights_ of OneVsAll must be ChunkedWeights")
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError("labels_ of OneVsAll must be a label set")
+    def check_learned(self) -> None:
+        """Weights and labels must fit each other."""
         if self.weights_.n_nodes != len(self.labels_) or self.weights_.n_parents != 1:
             raise ValueError(
                 f"OneVsAll has weights for {self.weights_.n_nodes} of {len(self.labels_)} labels"

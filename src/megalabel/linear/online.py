@@ -9,11 +9,11 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
-from megalabel.base import Check, boolean, check_array, integer, number
+from megalabel.base import Check, Learned, array, boolean, integer, list_of, number, part, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_targets, check_width, clamped, sparse_rows
-from megalabel.errors import ShapeError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import GrowingTree, LabelTree, label_vectors
 from megalabel.labels.growing import TOP, Raised
 from megalabel.linear.chunks import ChunkedWeights, beam_search
@@ -108,6 +108,18 @@ class OnlineTree(Classifier):
         "beam": integer(1),
         "exact": boolean(),
         "seed": integer(0),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "n_features_": value(integer(0, 2**31 - 2)),
+        "tree_": part(GrowingTree),
+        "feature_starts_": array(np.int64, "nodes+1"),
+        "features_": array(np.int32, "rows"),
+        "weights_": array(np.float32, "weights"),
+        "squares_": array(np.float32, "weights"),
+        "levels_": list_of(part(ChunkedWeights)),
+        "label_of_leaf_": array(np.int32, "labels"),
     }
 
     n_features_: int
@@ -299,43 +311,30 @@ class OnlineTree(Classifier):
             depth, node = depth + 1, int(self.tree_.node_parents_[node])
         return steps[:depth]  # below it the label is carried on to the last level
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take tree and weights back; they must fit each other."""
-        super().restore(learned)
-        me = "OnlineTree"
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError(f"labels_ of {me} must be a label set")
-        if not isinstance(getattr(self, "tree_", None), GrowingTree) or not self.tree_.fitted:
-            raise ValueError(f"tree_ of {me} must be a GrowingTree")
-        if not integer(0, 2**31 - 2).accepts(getattr(self, "n_features_", None)):
-            raise ValueError(f"n_features_ of {me} must be a number of features")
-        labels, columns = len(self.labels_), self.tree_.columns()
+    def check_learned(self) -> None:
+        """Tree and weights must fit each other."""
+        me, labels, columns = "OnlineTree", len(self.labels_), self.tree_.columns()
         if len(self.tree_.label_parents_) != labels:
             raise ValueError(f"a tree of {len(self.tree_.label_parents_)} labels for {labels}")
-        for name, dtype, shape in (
-            ("feature_starts_", np.int64, (len(columns) + 1,)),
-            ("features_", np.int32, (None,)),
-            ("weights_", np.float32, (None,)),
-            ("squares_", np.float32, (None,)),
-            ("label_of_leaf_", np.int32, (labels,)),
-        ):
-            check_array(me, name, getattr(self, name, None), dtype, shape)
         starts = self.feature_starts_
+        if len(starts) != len(columns) + 1:
+            raise ValueError(f"feature_starts_ of {me} must be of {len(columns)} nodes")
         if starts[0] != 0 or starts[-1] != len(self.features_) or (np.diff(starts) < 0).any():
             raise ValueError(f"feature_starts_ of {me} must rise from 0 to its features")
-        if not _begins(starts, columns)[-1] == len(self.weights_) == len(self.squares_):
+        if _begins(starts, columns)[-1] != len(self.weights_):
             raise ValueError(f"the weights of {me} do not fill its blocks")
         if not np.array_equal(np.sort(self.label_of_leaf_), np.arange(labels)):
             raise ValueError(f"label_of_leaf_ of {me} must hold each of its labels once")
-        levels = getattr(self, "levels_", None)
-        if not (
-            isinstance(levels, list)
-            and levels
-            and all(isinstance(level, ChunkedWeights) for level in levels)
-            and levels[-1].n_nodes == labels
-            and all(level.n_features_ == self.n_features_ for level in levels)
+        if (
+            not self.levels_
+            or self.levels_[-1].n_nodes != labels
+            or any(level.n_features_ != self.n_features_ for level in self.levels_)
         ):
             raise ValueError(f"levels_ of {me} must lead to its {labels} labels")
+
+    def take_labels(self, numbers: Any) -> Self:
+        """Not possible: its nodes keep a column for each label that they have met."""
+        raise ParameterError("an OnlineTree cannot be cut to some of its labels")
 
 
 def _begins(feature_starts: np.ndarray, columns: np.ndarray) -> np.ndarray:

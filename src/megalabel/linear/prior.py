@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, check_array, integer, number
+from megalabel.base import Check, Learned, array, integer, number, part, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_targets, check_width, clamped
@@ -50,6 +50,14 @@ class Prior(Classifier):
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {"smoothing": number(0)}
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "rows_": value(integer(0)),
+        "n_features_": value(integer(0)),
+        "label_counts_": array(np.float64, "labels"),
+        "frequencies_": array(np.float32, "labels"),
+        "order_": array(np.int32, "labels"),
+    }
 
     def __init__(self, *, smoothing: float = 1.0) -> None:
         self.smoothing = smoothing
@@ -82,7 +90,7 @@ class Prior(Classifier):
         mean = self.label_counts_.sum() / max(1, self.rows_ * len(counts))
         shares = (self.label_counts_ + self.smoothing * mean) / max(1, self.rows_ + self.smoothing)
         self.frequencies_ = np.minimum(shares, 1).astype(np.float32)
-        self.order_ = np.argsort(-self.frequencies_, kind="stable").astype(np.int32)
+        self.order_ = _falling(self.frequencies_)
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k most frequent labels, for every row; k is at most the number of labels."""
@@ -109,20 +117,17 @@ class Prior(Classifier):
         """The same as `rank`: one row more or less is lost in the frequencies."""
         return self.rank(X[rows], k)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the counts and frequencies back; ValueError where they do not fit together."""
-        super().restore(learned)
-        for name in ("labels_", "rows_", "n_features_", "label_counts_", "frequencies_", "order_"):
-            if not hasattr(self, name):
-                raise ValueError(f"Prior lacks {name}")
-        if not isinstance(self.labels_, LabelSet):
-            raise ValueError("labels_ of Prior must be a label set")
-        for name in ("rows_", "n_features_"):
-            if not integer(0).accepts(getattr(self, name)):
-                raise ValueError(f"{name} of Prior must be an integer of at least 0")
+    def check_learned(self) -> None:
+        """The order must be one of the labels."""
         n = len(self.labels_)
-        check_array("Prior", "label_counts_", self.label_counts_, np.float64, (n,))
-        check_array("Prior", "frequencies_", self.frequencies_, np.float32, (n,))
-        check_array("Prior", "order_", self.order_, np.int32, (n,))
         if n and (np.min(self.order_) < 0 or np.max(self.order_) >= n):
             raise ValueError(f"order_ of Prior must hold numbers of its {n} labels")
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """Labels keep the scores that they have among all."""
+        return super()._taken(numbers) | {"order_": _falling(self.frequencies_[numbers])}
+
+
+def _falling(frequencies: np.ndarray) -> np.ndarray:
+    """Labels by falling frequency, ties to the lower number."""
+    return np.argsort(-frequencies, kind="stable").astype(np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from megalabel import _native
-from megalabel.base import Check, clone, instance, integer, number, one_of, sequence_of
+from megalabel.base import Check, clone, instance, integer, is_array, number, one_of, sequence_of
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import canonical, column_slice, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
@@ -21,7 +21,6 @@ from megalabel.work import Unit
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
-    from megalabel.data import LabelSet
 
 LOSSES = {"squared-hinge": _native.Loss.squared_hinge, "logistic": _native.Loss.logistic}
 NORMS = (None, "l1", "l2", "max")
@@ -43,7 +42,6 @@ def _one_a_label(low: float, high: float) -> Check:
 
 
 _COSTS = _one_a_label(LOWEST, HIGHEST)
-BY_LABEL = ("propensities", "positive_costs", "negative_costs")  # parameters that may be arrays
 
 
 class LinearClassifier(Classifier):
@@ -66,6 +64,9 @@ class LinearClassifier(Classifier):
         "precision": one_of(*PRECISIONS),
         "seed": integer(0),
     }
+    BY_LABEL: ClassVar[frozenset[str]] = frozenset(
+        {"propensities", "positive_costs", "negative_costs"}
+    )
 
     loss: str
     cost: float
@@ -103,33 +104,23 @@ class LinearClassifier(Classifier):
         """The parameters that go to `train` as they are."""
         return {name: getattr(self, name) for name in ("loss", "eps", "bias", "prune")}
 
-    def for_labels(self, numbers: np.ndarray) -> Self:
-        """An unfitted copy for some of the labels: arrays among its parameters are cut to them."""
-        part: Self = clone(self)
-        for name in BY_LABEL:
-            if _is_array(given := getattr(part, name)):
-                setattr(part, name, np.asarray(given)[numbers])
-        return part
-
-    @classmethod
-    def _merged(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
-        """A classifier with the parameters of the parts, which may differ in those of labels."""
-        first = parts[0].get_params(deep=False)
-        for which, part in enumerate(parts[1:], 2):
-            for name, value in part.get_params(deep=False).items():
-                arrays = [_is_array(of_label) for of_label in (value, first[name])]
+    def _with_labels(self, others: Sequence[Self]) -> Self:
+        """An unfitted classifier of several, which may differ in parameters by label."""
+        first, every = self.get_params(deep=False), (self, *others)
+        for which, other in enumerate(others, 2):
+            for name, value in other.get_params(deep=False).items():
+                arrays = [is_array(of_label) for of_label in (value, first[name])]
                 if name in ("positive_costs", "negative_costs", "tree") or all(arrays):
                     continue
                 if any(arrays) or value != first[name]:
                     raise ParameterError(
                         f"{name} is {first[name]!r} in model 1 but {value!r} in model {which}"
                     )
-        merged = cls(**first)
-        merged.labels_ = labels
-        for name in BY_LABEL:
-            given = [getattr(part, name) for part in parts]
-            if any(map(_is_array, given)):
-                sizes = [len(part.labels_) for part in parts]
+        merged = type(self)(**first)
+        for name in self.BY_LABEL:
+            given = [getattr(one, name) for one in every]
+            if any(map(is_array, given)):
+                sizes = [len(one.labels_) for one in every]
                 filled = [np.ones(n) if c is None else c for c, n in zip(given, sizes, strict=True)]
                 setattr(merged, name, np.concatenate(filled))
         return merged
@@ -147,10 +138,6 @@ class LinearClassifier(Classifier):
         result.prune = max(self.prune, threshold)
         result.restore({name: smaller(value) for name, value in self.learned().items()})
         return result
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | list | tuple)
 
 
 def rows_of(X: Matrix) -> csr_matrix:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 
-from megalabel.base import Check, boolean, instance, integer, number, one_of, sequence_of
+from megalabel.base import (
+    Check,
+    Learned,
+    boolean,
+    instance,
+    integer,
+    list_of,
+    number,
+    one_of,
+    part,
+    sequence_of,
+)
 from megalabel.checkpoints import Steps
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -105,6 +116,12 @@ class TreeClassifier(training.LinearClassifier):
         "beam": integer(1),
         "post": one_of(*POSTPROCESSORS),
         "exact": boolean(),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "trees_": list_of(part(LabelTree), "trees"),
+        "levels_": list_of(list_of(part(ChunkedWeights)), "trees"),
     }
 
     trees_: list[LabelTree]
@@ -205,42 +222,43 @@ class TreeClassifier(training.LinearClassifier):
         """
         self.check_fitted()
         known, wanted = LabelSet(self.labels_.ids), LabelSet(labels.ids)
-        unknown = np.flatnonzero(known.indices(wanted.ids) < 0)
+        numbers = known.indices(wanted.ids)
+        unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
             raise DataError(
                 f"{len(unknown)} of {len(labels)} labels are not in the tree, such as "
                 f"{labels.name(unknown[0])!r}"
             )
-        numbers = wanted.indices(known.ids)
-        return [tree.renumbered(numbers) for tree in self.trees_]
+        return [tree.take_labels(numbers) for tree in self.trees_]
 
-    @classmethod
-    def merge(cls, parts: Sequence[Self], labels: LabelSet) -> Self:
-        """The trees of all parts, side by side below one root.
+    def with_labels(self, others: Sequence[Self], labels: LabelSet) -> Self:
+        """The trees of all, side by side below one root.
 
         Classifiers of the first level are trained on all texts whatever is beside them, so the
         search goes on as in a tree that was made of these branches and trained at once.
         """
-        merged = cls._merged(parts, labels)
-        counts = [len(part.trees_) for part in parts]
+        models = (self, *others)
+        merged = self._with_labels(others)
+        counts = [len(model.trees_) for model in models]
         # one tree without clusters stands for any number of them
-        if len({n for n, part in zip(counts, parts, strict=True) if part.trees_[0].depth > 1}) > 1:
+        if len({n for n, one in zip(counts, models, strict=True) if one.trees_[0].depth > 1}) > 1:
             raise ParameterError(f"models of {counts} trees")
-        merged.trees_, merged.levels_ = [], []
+        trees, levels = [], []
         for i in range(max(counts)):
             places = [min(i, count - 1) for count in counts]
-            both = list(zip(parts, places, strict=True))
-            tree = LabelTree.joined([part.trees_[place] for part, place in both])
-            branches = [part._branch(place, tree.depth) for part, place in both]
-            merged.trees_.append(tree)
-            merged.levels_.append(
+            both = list(zip(models, places, strict=True))
+            tree = LabelTree.joined([one.trees_[place] for one, place in both])
+            branches = [one._branch(place, tree.depth) for one, place in both]
+            trees.append(tree)
+            levels.append(
                 [
                     ChunkedWeights.build(vstack(level, format="csr"), starts, merged.precision)
                     for *level, starts in zip(*branches, tree.levels_, strict=True)
                 ]
             )
         if merged.tree is not None:
-            merged.tree = merged.trees_
+            merged.tree = trees
+        merged.restore({"trees_": trees, "levels_": levels, "labels_": labels})
         return merged
 
     def _branch(self, number: int, depth: int) -> list[csr_matrix]:
@@ -322,21 +340,11 @@ class TreeClassifier(training.LinearClassifier):
             steps += explain_path(levels, path, x, self.bias, which)
         return steps
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take trees and weights back; they must fit each other."""
-        super().restore(learned)
-        trees, levels = getattr(self, "trees_", None), getattr(self, "levels_", None)
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError("labels_ of TreeClassifier must be a label set")
-        if not (
-            isinstance(trees, list) and isinstance(levels, list) and 0 < len(trees) == len(levels)
-        ):
-            raise ValueError("TreeClassifier must have the levels of each of its trees")
-        for tree, weights in zip(trees, levels, strict=True):
-            if not isinstance(tree, LabelTree) or not isinstance(weights, list):
-                raise ValueError("trees_ of TreeClassifier must fit its levels_")
-            if not all(isinstance(level, ChunkedWeights) for level in weights):
-                raise ValueError("levels_ of TreeClassifier must be ChunkedWeights")
+    def check_learned(self) -> None:
+        """Trees and weights must fit each other."""
+        if not self.trees_:
+            raise ValueError("trees_ of TreeClassifier must not be empty")
+        for tree, weights in zip(self.trees_, self.levels_, strict=True):
             if tree.n_labels != len(self.labels_):
                 raise ValueError(f"a tree of {tree.n_labels} labels for {len(self.labels_)}")
             if tree.level_sizes != [level.n_nodes for level in weights]:
@@ -344,8 +352,22 @@ class TreeClassifier(training.LinearClassifier):
                     f"a tree with levels of {tree.level_sizes} nodes, but weights for "
                     f"{[level.n_nodes for level in weights]}"
                 )
-        if len({level.n_features_ for weights in levels for level in weights}) != 1:
+        if len({level.n_features_ for weights in self.levels_ for level in weights}) != 1:
             raise ValueError("levels_ of TreeClassifier differ in their features")
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """The branches of the labels; other nodes go."""
+        trees = [tree.take_labels(numbers) for tree in self.trees_]
+        levels = [
+            [
+                level.take_nodes(nodes, starts)
+                for level, nodes, starts in zip(
+                    weights, old.nodes_above(numbers), new.levels_, strict=True
+                )
+            ]
+            for old, new, weights in zip(self.trees_, trees, self.levels_, strict=True)
+        ]
+        return {"trees_": trees, "levels_": levels, "labels_": self.labels_.take(numbers)}
 
 
 class TreeJob(Job):

@@ -20,6 +20,7 @@ from megalabel.neural.encoders import (
 )
 from megalabel.neural.export import export_onnx
 from megalabel.neural.full import FullClassifier
+from megalabel.neural.heads import DenseHead, Head
 from megalabel.neural.losses import (
     BCE,
     DecoupledSoftmax,
@@ -51,12 +52,14 @@ __all__ = [
     "CascadeClassifier",
     "ConvolutionalEncoder",
     "DecoupledSoftmax",
+    "DenseHead",
     "Embedding",
     "Encoder",
     "EncoderStates",
     "Ensemble",
     "Focal",
     "FullClassifier",
+    "Head",
     "Loss",
     "MemoryWatch",
     "PretrainedEncoder",

@@ -28,12 +28,17 @@ from megalabel.checkpoints import Steps
 from megalabel.data.examples import Examples
 from megalabel.features import OnnxTokens
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.neural.batches import Batch, lengths_of, rows_on, words_of
-from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
+from megalabel.neural.batches import Batch, TextSource, lengths_of, rows_on, words_of
+from megalabel.neural.classifier import (
+    NeuralClassifier,
+    held_out_rows,
+    precision_at,
+)
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.heads.base import best
 from megalabel.neural.heads.shortlist import SPARSE, without_padding
 from megalabel.neural.losses import BCE
+from megalabel.neural.models import Group, Model
 from megalabel.neural.shortlists import Candidates
 from megalabel.neural.states import EncoderStates
 from megalabel.neural.tokens import Tokenizer, Tokens
@@ -200,8 +205,7 @@ class AttentionClassifier(NeuralClassifier):
 
         self.training.fit(
             model,
-            X[model.rows],
-            level.targets[model.rows],
+            TextSource(X[model.rows], level.targets[model.rows]),
             evaluate=evaluate,
             steps=steps,
             name=f"level-{level.depth + 1}",
@@ -323,7 +327,7 @@ class _Level:
         return Candidates(parents, self._starts, device, self._labels)
 
 
-class AttentionModel(nn.Module):
+class AttentionModel(Model):
     """An encoder, and nodes that attend to its states."""
 
     def __init__(self, encoder: EncoderModule, hidden: Sequence[int], level: _Level) -> None:
@@ -336,6 +340,12 @@ class AttentionModel(nn.Module):
         self._candidates: Candidates | None = None
         self.rows = np.empty(0, np.int64)
         """The numbers, in the level, of the rows that are trained on."""
+
+    def groups(self) -> dict[str, Group]:
+        return {
+            "encoder": Group([self.encoder]),
+            "attention": Group([self.attention], "head_learning_rate"),
+        }
 
     def scores(self, inputs: Any, shortlist: Tensor | None = None) -> Tensor:
         """Of all nodes, or of those on a shortlist."""

@@ -1,15 +1,16 @@
-"""Batches of rows with their labels, in an order that the seed and the epoch fix."""
+"""Batches of a training, in an order that the seed and the epoch fix, and where they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor
+from torch import Tensor, nn
 
 from megalabel.data.matrix import normalised_rows
 from megalabel.neural.targets import Targets
@@ -70,46 +71,94 @@ def words_of(X: Any) -> csr_matrix:
     return made
 
 
-class Batches:
-    """The batches of an epoch: every row once, rows of like length together.
+class Source(ABC):
+    """Where the batches of a training come from.
+
+    What is learned from is numbered, and an epoch goes through all numbers, in batches of a size
+    that the trainer says. A training that is resumed asks again for the order of the epoch that it
+    was in: it may depend on nothing but the arguments and what `state` gives.
+    """
+
+    @property
+    def lengths(self) -> np.ndarray | None:
+        """How many tokens the encoder reads of each number; None: not known beforehand."""
+        return None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many numbers there are."""
+
+    @abstractmethod
+    def order(self, epoch: int, size: int, seed: int) -> list[np.ndarray]:
+        """The numbers of each batch of an epoch: of `size`, the last ones perhaps of fewer, so
+        that there are len(self) / size batches, rounded up."""
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray, device: torch.device, labelled: int | None = None) -> Any:
+        """What the model's forward takes, of such numbers.
+
+        Of several processes each takes some numbers of a batch. One that has none, where the loss
+        is of the rows of all, passes on another's with `labelled=0`: none of them has labels.
+        """
+
+    def between_epochs(self, epoch: int, model: nn.Module) -> None:  # noqa: B027
+        """An epoch is about to begin, and another has ended: a time to mine.
+
+        The model is as it answers: without dropout, and without gradients. What is drawn by torch
+        depends on the seed and the epoch.
+        """
+
+    def state(self) -> dict[str, Tensor]:
+        """What was found between epochs, for a checkpoint."""
+        return {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Go on from what `state` gave."""
+
+    def rows_from(
+        self, batch: int, size: int, seed: int, between: Callable[[int], None]
+    ) -> Iterator[np.ndarray]:
+        """The numbers of every batch from one on, epoch after epoch, without end; `between` is
+        called with each epoch, but the first, that is about to begin."""
+        epoch, skipped = divmod(batch, -(-len(self) // size))
+        while True:
+            if epoch and not skipped:
+                between(epoch)
+            yield from self.order(epoch, size, seed)[skipped:]
+            epoch, skipped = epoch + 1, 0
+
+
+class TextSource(Source):
+    """Rows with their labels: every row once an epoch, rows of like length together.
 
     Parameters
     ----------
     X : Tokens or CSR matrix
     Y : CSR matrix
         The labels of each row.
-    size : int
-        Rows a batch; the last one may be smaller.
-    seed : int
-    device : torch.device
     """
 
-    def __init__(self, X: Any, Y: csr_matrix, size: int, seed: int, device: torch.device) -> None:
-        self.X, self.Y, self.size, self.seed, self.device = X, Y, size, seed, device
+    def __init__(self, X: Any, Y: csr_matrix) -> None:
+        self.X, self.Y = X, Y
         self._lengths = lengths_of(X)
 
-    def __len__(self) -> int:
-        return -(-int(self.Y.shape[0]) // self.size)
+    @property
+    def lengths(self) -> np.ndarray:
+        return self._lengths
 
-    def order(self, epoch: int) -> list[np.ndarray]:
-        """The rows of each batch of an epoch."""
-        random = np.random.default_rng((self.seed, epoch))
-        rows = random.permutation(self.Y.shape[0])
-        room = self.size * _SORTED
+    def __len__(self) -> int:
+        return int(self.Y.shape[0])
+
+    def order(self, epoch: int, size: int, seed: int) -> list[np.ndarray]:
+        random = np.random.default_rng((seed, epoch))
+        rows = random.permutation(len(self))
+        room = size * _SORTED
         for start in range(0, len(rows), room):
             part = rows[start : start + room]
             rows[start : start + room] = part[np.argsort(self._lengths[part], kind="stable")]
-        cut = [rows[start : start + self.size] for start in range(0, len(rows), self.size)]
+        cut = [rows[start : start + size] for start in range(0, len(rows), size)]
         return [cut[i] for i in random.permutation(len(cut))]
 
-    def of(self, rows: np.ndarray, labelled: int | None = None) -> Batch:
-        """A batch of the given rows; with `labelled`, so many of them have labels."""
-        targets = Targets.from_csr(self.Y[rows[:labelled]], self.device)
-        return Batch(rows, rows_on(self.X, rows, self.device), targets)
-
-    def from_step(self, step: int) -> Iterator[np.ndarray]:
-        """The rows of every batch from a step on, epoch after epoch, without end."""
-        epoch, skipped = divmod(step, len(self))
-        while True:
-            yield from self.order(epoch)[skipped:]
-            epoch, skipped = epoch + 1, 0
+    def batch(self, rows: np.ndarray, device: torch.device, labelled: int | None = None) -> Batch:
+        targets = Targets.from_csr(self.Y[rows[:labelled]], device)
+        return Batch(rows, rows_on(self.X, rows, device), targets)

@@ -27,6 +27,7 @@ from megalabel.data import Ranking
 from megalabel.data.examples import Examples
 from megalabel.errors import ParameterError
 from megalabel.labels import LabelTree, label_vectors
+from megalabel.neural.batches import TextSource
 from megalabel.neural.cascade_network import Cascade, Shape
 from megalabel.neural.classifier import (
     RANKERS,
@@ -190,7 +191,8 @@ class CascadeClassifier(ViewsClassifier):
                 ids, _ = self._ranked(network, X.tokens[judged], 1)
                 return precision_at(ids, Y[judged])
 
-        trainer.fit(network, X.tokens[rows], targets[rows], evaluate=evaluate, steps=steps)
+        source = TextSource(X.tokens[rows], targets[rows])
+        trainer.fit(network, source, evaluate=evaluate, steps=steps)
         self.encoder_ = clone(self.encoder).keep(module)
         self.heads_ = self._kept(network, Y)
         self.ranker_ = None

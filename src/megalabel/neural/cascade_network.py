@@ -17,6 +17,7 @@ from megalabel.neural.encoders import EncoderModule, pooled
 from megalabel.neural.heads.base import best
 from megalabel.neural.heads.shortlist import shortlisted
 from megalabel.neural.losses import BCE
+from megalabel.neural.models import Group, Model, Pass
 from megalabel.neural.targets import Targets
 
 _NONE = 0x7FFFFFFF  # a number behind all labels'
@@ -40,7 +41,7 @@ class Shape:
     prediction: str = "weighted"
 
 
-class Cascade(nn.Module):
+class Cascade(Model):
     """An encoder whose layers tell ever finer clusters of labels apart.
 
     The first level scores all of its nodes; each later one the children of those nodes that the
@@ -59,7 +60,6 @@ class Cascade(nn.Module):
         super().__init__()
         self.encoder, self.shape = encoder, shape
         self._wanted = sorted({layer for layers in shape.layers for layer in layers})
-        self.records = "pooled_layers" if self._wanted else "encoder.forward"
         self.loss = BCE(reduction="mean")
         starts = [torch.from_numpy(s.copy()) for s in tree.levels_]
         self.heads = [
@@ -81,6 +81,17 @@ class Cascade(nn.Module):
         labels = torch.from_numpy(tree.label_of_leaf_.copy()).long()
         self.register_buffer("label_of_leaf", labels, persistent=False)
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def groups(self) -> dict[str, Group]:
+        return {
+            "encoder": Group([self.encoder]),
+            "levels": Group([self.levels], "head_learning_rate"),
+        }
+
+    def passes(self) -> list[Pass]:
+        if self._wanted:
+            return [Pass(self.encoder, self, "pooled_layers")]
+        return [Pass(self.encoder, self.encoder, "forward")]
 
     @property
     def width(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,22 +13,27 @@ if TYPE_CHECKING:
     from megalabel.neural.trainer import Trainer
 
 
-def optimisers(model: nn.Module, trainer: Trainer) -> list[torch.optim.Optimizer]:
-    """AdamW for the encoder and what is dense beside it, RowAdam for tables of which a step
-    touches some rows."""
+def optimisers(
+    model: nn.Module, rates: Mapping[nn.Module, float], trainer: Trainer
+) -> list[torch.optim.Optimizer]:
+    """AdamW for what is dense, RowAdam for tables of which a step touches some rows; at the rates
+    of the modules that parameters belong to."""
     sparse = {
         id(p)
         for m in model.modules()
         if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
         for p in m.parameters()
     }
+    parameter_rates: dict[nn.Parameter, float] = {}
+    for module, rate in rates.items():
+        for parameter in module.parameters(recurse=False):
+            parameter_rates.setdefault(parameter, rate)
     dense_groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     sparse_groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
-        below = name.startswith(("encoder.", "projection."))
-        rate = trainer.learning_rate if below else trainer.head_learning_rate
+        rate = parameter_rates[parameter]
         if id(parameter) in sparse:
             sparse_groups.setdefault(rate, []).append(parameter)
         else:

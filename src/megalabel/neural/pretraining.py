@@ -16,9 +16,11 @@ from megalabel import store
 from megalabel.base import clone
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError, ParameterError
+from megalabel.neural.batches import TextSource
 from megalabel.neural.encoders.base import Encoder, EncoderModule
 from megalabel.neural.encoders.pretrained import PretrainedEncoder
 from megalabel.neural.masking import UNITS, masked
+from megalabel.neural.models import Group, Model
 from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer
 
@@ -150,12 +152,13 @@ def train_on_tokens(
     model.batches = trainer.total_steps(len(tokens)) * trainer.accumulate
     evaluate = None if held_out is None else lambda: -model.mean_loss(held_out, trainer)
     none = csr_matrix((len(tokens), 1), dtype=np.float32)
-    history = trainer.fit(model, tokens, none, evaluate=evaluate, steps=steps, name="pretraining")
+    source = TextSource(tokens, none)
+    history = trainer.fit(model, source, evaluate=evaluate, steps=steps, name="pretraining")
     module.train()
     return history
 
 
-class TokenModel(nn.Module):
+class TokenModel(Model):
     """An encoder and what guesses the targets of tokens from its states."""
 
     seen: Tensor
@@ -195,6 +198,12 @@ class TokenModel(nn.Module):
             self.guesses["tags"] = nn.Linear(width, max(1, kinds))
         # how many batches were seen: part of the state, so that a resumed training masks alike
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def groups(self) -> dict[str, Group]:
+        return {
+            "encoder": Group([self.encoder]),
+            "guesses": Group([self.guesses], "head_learning_rate"),
+        }
 
     def forward(self, batch: Batch) -> Tensor:
         """The mean loss of a batch; every epoch masks other tokens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -60,11 +61,11 @@ def same_everywhere(step: int) -> bool:
     return len(set(steps)) == 1
 
 
-def average_gradients(model: nn.Module) -> None:
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """The mean of the gradients of all processes, in each of them the same to the last bit."""
     if not distributed.is_initialized():
         return
-    for parameter in model.parameters():
+    for parameter in parameters:
         if not parameter.requires_grad:
             continue
         if parameter.grad is None:

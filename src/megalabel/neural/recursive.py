@@ -18,7 +18,7 @@ from megalabel.data.matrix import scaled_rows
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.training import train
-from megalabel.neural.batches import Batch
+from megalabel.neural.batches import Batch, TextSource
 from megalabel.neural.classifier import (
     RANKERS,
     ViewsClassifier,
@@ -28,8 +28,9 @@ from megalabel.neural.classifier import (
 )
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoding import encoded
-from megalabel.neural.heads import ShortlistHead
+from megalabel.neural.heads import ShortlistModule
 from megalabel.neural.losses import SquaredHinge
+from megalabel.neural.models import Group, Model, Pass
 from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import joined
@@ -180,7 +181,7 @@ class RecursiveClassifier(ViewsClassifier):
         X = examples.rows
         negative = 1.0 if self.relevance == "counts" else self.negative_weight
         loss = SquaredHinge(relevance=True, negative_weights=negative, reduction="mean")
-        head = ShortlistHead(module.width, level.size, loss, seed=self.seed + level.depth)
+        head = ShortlistModule(module.width, level.size, loss, seed=self.seed + level.depth)
         if self.bootstrap == "linear":
             level.solve(head, csr_matrix(vectors))
         targets = level.targets
@@ -199,8 +200,7 @@ class RecursiveClassifier(ViewsClassifier):
 
         self.training.fit(
             model,
-            X.tokens[rows],
-            targets[rows],
+            TextSource(X.tokens[rows], targets[rows]),
             evaluate=evaluate,
             steps=steps,
             name=f"level-{level.depth + 1}",
@@ -239,7 +239,7 @@ class _Level:
         self.parents: csr_matrix = matched.maximum(true)
         self.predicted = matched
 
-    def solve(self, head: ShortlistHead, vectors: csr_matrix) -> None:
+    def solve(self, head: ShortlistModule, vectors: csr_matrix) -> None:
         """Give a head the weights that a linear solver finds on the vectors as they are."""
         found = torch.from_numpy(self._train(vectors, cost=100.0, weighed=True).toarray())
         assert head.bias is not None
@@ -265,22 +265,20 @@ class _Level:
             **_SOLVER,
         )
 
-    def precision(self, head: ShortlistHead, vectors: Tensor, rows: np.ndarray) -> float:
+    def precision(self, head: ShortlistModule, vectors: Tensor, rows: np.ndarray) -> float:
         """P@1 among the nodes that the level above leads to."""
         shortlist, _ = Candidates(self.predicted, self.starts, vectors.device).all_of(rows)
         _, found = head.top_k(vectors, 1, shortlist)
         return precision_at(found.cpu().numpy(), self.targets[rows])
 
 
-class _LevelModel(nn.Module):
+class _LevelModel(Model):
     """The encoder and the head of one level."""
-
-    records = "encoder.forward"
 
     def __init__(
         self,
         encoder: EncoderModule,
-        head: ShortlistHead,
+        head: ShortlistModule,
         level: _Level,
         dropout: float,
         max_active: int,
@@ -292,6 +290,15 @@ class _LevelModel(nn.Module):
         self._most = max_active
         self.rows = np.arange(level.targets.shape[0])
         """The numbers, in the level, of the rows that are trained on."""
+
+    def groups(self) -> dict[str, Group]:
+        return {
+            "encoder": Group([self.encoder]),
+            "head": Group([self.head], "head_learning_rate"),
+        }
+
+    def passes(self) -> list[Pass]:
+        return [Pass(self.encoder, self.encoder, "forward")]
 
     def forward(self, batch: Batch) -> Tensor:
         rows = self.rows[batch.rows]

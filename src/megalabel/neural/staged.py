@@ -9,22 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor, nn
+from torch import Tensor
 
 from megalabel.base import Check, clone, instance, integer, number, one_of, with_learned
 from megalabel.checkpoints import Steps
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import normalised_rows
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.neural.batches import Batch, words_of
+from megalabel.neural.batches import Batch, TextSource, words_of
 from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.encoders.bag import ResidualBlock
 from megalabel.neural.encoding import encoded
-from megalabel.neural.full import FullModel, full_head
-from megalabel.neural.heads import ShortlistHead
+from megalabel.neural.full import FullModel
+from megalabel.neural.heads import DenseHead, ShortlistModule, begin
 from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.losses import BCE
+from megalabel.neural.models import Group, Model
 from megalabel.neural.tokens import on_device
 from megalabel.neural.trainer import Trainer
 from megalabel.progress import progress
@@ -169,9 +170,17 @@ class StagedClassifier(NeuralClassifier):
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X, self.seed, trainer, steps, names)
         counts = np.bincount(targets.indices, minlength=targets.shape[1])
-        options = {"optimiser": "adam", "seed": self.seed, "device": trainer.torch_device}
-        head = full_head(module.width, counts, Y.shape[0], BCE(), **options)
-        trainer.fit(FullModel(module, head), X, targets, steps=steps, name="surrogate")
+        head = begin(
+            DenseHead(precision="float32", optimiser="adam"),
+            module.width,
+            counts,
+            Y.shape[0],
+            BCE(),
+            device=trainer.torch_device,
+            seed=self.seed,
+        )
+        model = FullModel(module, head)
+        trainer.fit(model, TextSource(X, targets), steps=steps, name="surrogate")
         return module
 
     def _clustered(self, X: Any, Y: csr_matrix) -> csr_matrix:
@@ -208,7 +217,7 @@ class StagedClassifier(NeuralClassifier):
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             block = ResidualBlock(module.width, self.dropout, "sum")
-        head = ShortlistHead(module.width, Y.shape[1], BCE(reduction="mean"), seed=self.seed)
+        head = ShortlistModule(module.width, Y.shape[1], BCE(reduction="mean"), seed=self.seed)
         # at first every label is as likely as it is frequent where it is looked at
         looked = np.bincount(shortlists[shortlists >= 0], minlength=Y.shape[1])
         counts = self.label_counts_
@@ -229,24 +238,28 @@ class StagedClassifier(NeuralClassifier):
                 ids = head.top_k(block(vectors), 1, near)[1]
                 return precision_at(ids.cpu().numpy(), Y[judged])
 
-        self.training.fit(model, X[rows], Y[rows], evaluate=evaluate, steps=steps, name="extreme")
+        source = TextSource(X[rows], Y[rows])
+        self.training.fit(model, source, evaluate=evaluate, steps=steps, name="extreme")
         return model
 
 
-class ShortlistModel(nn.Module):
+class ShortlistModel(Model):
     """A frozen encoder, a residual block over it, and a head of shortlisted labels."""
 
     def __init__(
         self,
         encoder: EncoderModule,
         block: ResidualBlock,
-        head: ShortlistHead,
+        head: ShortlistModule,
         shortlists: np.ndarray,
     ) -> None:
         super().__init__()
         self.encoder = encoder.requires_grad_(False)
         self.block, self.head = block, head
         self._shortlists = shortlists
+
+    def groups(self) -> dict[str, Group]:
+        return {"head": Group([self.block, self.head], "head_learning_rate")}
 
     def forward(self, batch: Batch) -> Tensor:
         near = torch.from_numpy(self._shortlists[batch.rows].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Trainer: one plain loop, for every encoder and head."""
+"""Trainer: one plain loop, for every model and every source of batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,11 +20,11 @@ from megalabel.base import Check, Component, boolean, instance, integer, number,
 from megalabel.checkpoints import Steps
 from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.neural import processes
-from megalabel.neural.batches import Batch, Batches, lengths_of
+from megalabel.neural.batches import Source
 from megalabel.neural.encoders import EncoderModule
-from megalabel.neural.heads import Head, ShardedHead
 from megalabel.neural.logs import Journal
 from megalabel.neural.memory import is_out_of_memory
+from megalabel.neural.models import Model, Stepped, rates_of
 from megalabel.neural.optimisers import optimisers
 from megalabel.neural.recorded import Recorded
 from megalabel.neural.snapshots import Averages, load_snapshot, save_snapshot
@@ -33,6 +34,7 @@ from megalabel.progress import progress
 log = logging.getLogger(__name__)
 
 _CHECKED = 64  # steps after which the loss is looked at
+_BETWEEN = 1  # tells what is drawn between epochs from what steps draw
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -61,11 +63,10 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 class Trainer(Component):
-    """How a model is trained: any module whose forward takes a batch and gives its mean loss.
+    """How a model is trained: any `models.Model`, by the batches of any `batches.Source`.
 
-    Parameters under `encoder`, and under a `projection` that narrows its vectors, learn at
-    `learning_rate`, all others at `head_learning_rate`; a head that updates itself is told its
-    rate before each step.
+    A model says what of it learns at `learning_rate`, as encoders do, and what at
+    `head_learning_rate`. A module that updates itself is told its rate before each step.
 
     Parameters
     ----------
@@ -244,9 +245,8 @@ class Trainer(Component):
 
     def fit(
         self,
-        model: nn.Module,
-        X: Any,
-        Y: Any,
+        model: Model,
+        source: Source,
         *,
         evaluate: Callable[[], float] | None = None,
         steps: Steps | None = None,
@@ -256,10 +256,10 @@ class Trainer(Component):
 
         Parameters
         ----------
-        model : nn.Module
-            forward(Batch) gives the mean loss of the batch.
-        X, Y
-            Rows (tokens or a sparse matrix) and their labels.
+        model : Model
+            Its forward gives the mean loss of a batch.
+        source : Source
+            Where batches come from: a `TextSource` of rows and their labels, for instance.
         evaluate : callable, optional
             How good the model is now: higher is better. It is asked after every epoch, and the
             best state is what stays.
@@ -274,7 +274,7 @@ class Trainer(Component):
             Step, loss and what `evaluate` gave, epoch by epoch.
         """
         self.check_parameters()
-        if not Y.shape[0]:
+        if not len(source):
             raise DataError("there is no row to train on")
         device = self.torch_device
         on_gpu = device.type == "cuda"
@@ -282,8 +282,8 @@ class Trainer(Component):
         # kernels and messages of other processes go by the current GPU; and layers that are
         # computed a second time in the backward pass attend by the same kernel
         current = torch.cuda.device(device) if on_gpu else nullcontext()
-        with forked, current, _attention(device), memory_advice(self, Y.shape[0]):
-            return _Run(self, model, X, Y, evaluate, steps, name).train()
+        with forked, current, _attention(device), memory_advice(self, len(source)):
+            return _Run(self, model, source, evaluate, steps, name).train()
 
 
 class _Run:
@@ -292,22 +292,28 @@ class _Run:
     def __init__(
         self,
         trainer: Trainer,
-        model: nn.Module,
-        X: Any,
-        Y: Any,
+        model: Model,
+        source: Source,
         evaluate: Callable[[], float] | None,
         steps: Steps | None,
         name: str,
     ) -> None:
         self.trainer, self.evaluate, self.name = trainer, evaluate, name
         self.device = trainer.torch_device
-        self.model = model.to(self.device)
-        self.batches = Batches(X, Y, trainer.batch_of(Y.shape[0]), trainer.seed, self.device)
-        self.total = trainer.total_steps(Y.shape[0])
-        self.heads = [m for m in model.modules() if isinstance(m, Head)]
-        self.optimisers = optimisers(model, trainer)
+        self.model: Model = model.to(self.device)
+        self.source, self.size = source, trainer.batch_of(len(source))
+        self.total = trainer.total_steps(len(source))
+        rates = rates_of(model, trainer)
+        self.stepped = {m: rate for m, rate in rates.items() if isinstance(m, Stepped)}
+        self.optimisers = optimisers(model, rates, trainer)
+        # parameters that each process has for itself are neither averaged nor part of a length
+        shared_out = [module for module in self.stepped if module.shared_out]
+        self.whole_batch = bool(shared_out)
+        own = {id(p) for module in shared_out for p in module.parameters()}
+        self.common = [p for p in model.parameters() if id(p) not in own]
         adams = (o for o in self.optimisers if isinstance(o, torch.optim.AdamW))
-        self.dense = [p for adam in adams for group in adam.param_groups for p in group["params"]]
+        dense = (p for adam in adams for group in adam.param_groups for p in group["params"])
+        self.clipped = [p for p in dense if id(p) not in own]
         self.averages = Averages(model, trainer.average, trainer.average_decay)
         # each process keeps its own state: it may hold labels that the others do not
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
@@ -318,36 +324,43 @@ class _Run:
         self.best: tuple[float, dict[str, Tensor]] | None = None
         self.stale = 0
         self.history: list[dict[str, float]] = []
-        self.recorded: Recorded | None = None
-        encoder = getattr(model, "encoder", None)
-        if trainer.gradient_checkpointing and encoder is not None:
-            encoder.checkpoint_gradients()
-        if trainer.compile and encoder is not None:
-            encoder.compile(dynamic=True)
+        self.recorded: list[Recorded] = []
+        for module in model.modules():
+            if not isinstance(module, EncoderModule):
+                continue
+            if trainer.gradient_checkpointing:
+                module.checkpoint_gradients()
+            if trainer.compile:
+                module.compile(dynamic=True)
 
     def train(self) -> list[dict[str, float]]:
         self._resume()
         trainer = self.trainer
-        each = max(1, math.ceil(len(self.batches) / trainer.accumulate))  # steps an epoch
-        rows = self.batches.from_step(self.step * trainer.accumulate)
+        batches = -(-len(self.source) // self.size)
+        each = max(1, math.ceil(batches / trainer.accumulate))  # steps an epoch
+        begun = self.step * trainer.accumulate
+        rows = self.source.rows_from(begun, self.size, trainer.seed, self._between_epochs)
         kept = time.monotonic()
         self.model.train()
         lap = Stopwatch.start(trainer.steps is not None, self.device)
         if lap is not None:
             lap.begin()
-        recording = self._record()
-        if lap is not None and isinstance(recording, Recorded):
-            lap.recorded(recording.lengths)
+        self.recorded = self._record()
+        if lap is not None and self.recorded:
+            lap.recorded(sum(recorded.lengths for recorded in self.recorded))
         with (
-            recording as self.recorded,
+            ExitStack() as recording,
             Journal(trainer.log if processes.is_first() else None, self.name) as journal,
             progress(self.name, self.total) as bar,
         ):
+            for recorded in self.recorded:
+                recording.enter_context(recorded)
             bar.advance(self.step)
             while self.step < self.total and not self._gave_up():
+                drawn = list(islice(rows, trainer.accumulate))  # perhaps after a look at the model
                 if lap is not None:
                     lap.begin()
-                loss = self._update(rows)
+                loss = self._update(drawn)
                 self.summed, self.counted = self.summed + loss, self.counted + 1
                 self.step += 1
                 bar.advance()
@@ -372,58 +385,67 @@ class _Run:
         self.model.eval()
         return self.history
 
-    def _update(self, rows: Iterator[np.ndarray]) -> Tensor:
+    def _update(self, batches: Sequence[np.ndarray]) -> Tensor:
         """One step: the gradients of `accumulate` batches, and the optimisers' move."""
         trainer = self.trainer
         factor = trainer.rate(self.step, self.total)
-        for head in self.heads:
-            head.learning_rate = trainer.head_learning_rate * factor
+        for module, rate in self.stepped.items():
+            module.before_update(rate * factor)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = group["base"] * factor
         # random draws depend on the step alone, so a resumed training goes on as it would have
         torch.manual_seed(hash((trainer.seed, self.step)) & 0x7FFFFFFF)
-        if self.recorded is not None:
-            self.recorded.begin()
+        for recorded in self.recorded:
+            recorded.begin()
         summed = torch.zeros((), device=self.device)
-        for _ in range(trainer.accumulate):
-            batch, share = self._own_share(next(rows))
+        for rows in batches:
+            batch, share = self._own_share(rows)
             with trainer.arithmetic():
                 loss = self.model(batch)
-            if loss.requires_grad:  # not where a head that updates itself is all that learns
+            if loss.requires_grad:  # not where a module that updates itself is all that learns
                 (loss * (share / trainer.accumulate)).backward()
             summed += loss.detach() * (share / trainer.accumulate)
-        processes.average_gradients(self.model)
+        processes.average_gradients(self.common)
         if trainer.clip is not None:
-            nn.utils.clip_grad_norm_(self.dense, trainer.clip)
+            nn.utils.clip_grad_norm_(self.clipped, trainer.clip)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        for module in self.stepped:
+            module.after_update(self.step + 1, self.total)
         if trainer.average == "ema":
             self.averages.update()
         return summed
 
-    def _own_share(self, rows: np.ndarray) -> tuple[Batch, float]:
+    @torch.no_grad()
+    def _between_epochs(self, epoch: int) -> None:
+        # by the epoch alone, as steps draw by the step: a resumed training mines alike
+        torch.manual_seed(hash((self.trainer.seed, _BETWEEN, epoch)) & 0x7FFFFFFF)
+        self.model.eval()
+        self.source.between_epochs(epoch, self.model)
+        self.model.train()
+
+    def _own_share(self, rows: np.ndarray) -> tuple[Any, float]:
         """What this process takes of a batch, and how much its mean counts.
 
-        A head shared out over processes has seen the rows of all of them.
+        A module shared out over processes has seen the rows of all of them.
         """
+        source, device = self.source, self.device
         if not distributed.is_initialized():
-            return self.batches.of(rows), 1.0
+            return source.batch(rows, device), 1.0
         own = rows[distributed.get_rank() :: distributed.get_world_size()]
-        sharded = any(isinstance(head, ShardedHead) for head in self.heads)
         if len(own):
             share = len(own) * distributed.get_world_size() / len(rows)
-            return self.batches.of(own), 1.0 if sharded else share
+            return source.batch(own, device), 1.0 if self.whole_batch else share
         # a batch of fewer rows than processes: something to pass on, for nothing
-        if sharded:
-            return self.batches.of(rows[:1], labelled=0), 1.0
-        return self.batches.of(rows[:1]), 0.0
+        if self.whole_batch:
+            return source.batch(rows[:1], device, labelled=0), 1.0
+        return source.batch(rows[:1], device), 0.0
 
-    def _record(self) -> AbstractContextManager[Recorded | None]:
-        """The encoder's passes recorded, where they can be."""
-        trainer, encoder = self.trainer, getattr(self.model, "encoder", None)
-        name = getattr(self.model, "records", None)
+    def _record(self) -> list[Recorded]:
+        """The model's passes recorded, where they can be."""
+        trainer, lengths = self.trainer, self.source.lengths
         if (
             not trainer.record
             or trainer.compile
@@ -431,23 +453,23 @@ class _Run:
             or distributed.is_initialized()
             or self.step == self.total
             or self.device.type != "cuda"
-            or name is None
-            or not isinstance(encoder, EncoderModule)
-            or not encoder.recordable
-            or not any(p.requires_grad for p in encoder.parameters())
+            or lengths is None
         ):
-            return nullcontext()
-        X = self.batches.X
-        rows = min(self.batches.size, len(X))
-        path, _, method = name.rpartition(".")
-        owner = self.model.get_submodule(path)
-        try:
-            return Recorded(encoder, owner, method, rows, lengths_of(X), trainer.arithmetic)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except RuntimeError as error:  # code of other people's models may ask the GPU for numbers
-            log.warning("the encoder's passes are not recorded, as that failed: %s", error)
-            return nullcontext()
+            return []
+        rows = min(self.size, len(self.source))
+        made = []
+        for encoder, owner, method in self.model.passes():
+            if not encoder.recordable or not any(p.requires_grad for p in encoder.parameters()):
+                continue
+            try:
+                made.append(Recorded(encoder, owner, method, rows, lengths, trainer.arithmetic))
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except (
+                RuntimeError
+            ) as error:  # code of other people's models may ask the GPU for numbers
+                log.warning("an encoder's passes are not recorded, as that failed: %s", error)
+        return made
 
     def _check(self, loss: float) -> None:
         """Raise an error where the loss has left the numbers. Not asked with every step: the host
@@ -493,6 +515,7 @@ class _Run:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors["summed"] = self.summed
         tensors |= {f"average.{k}": v for k, v in self.averages.state().items()}
+        tensors |= {f"source.{k}": v for k, v in self.source.state().items()}
         for i, optimiser in enumerate(self.optimisers):
             for number_, values in optimiser.state_dict()["state"].items():
                 for key, value in values.items():
@@ -515,6 +538,7 @@ class _Run:
 
         self.model.load_state_dict(part("model"))
         self.averages.load(part("average"))
+        self.source.load(part("source"))
         for i, optimiser in enumerate(self.optimisers):
             state: dict[int, dict[str, Tensor | int]] = {}
             for key, value in part(f"optimiser.{i}").items():

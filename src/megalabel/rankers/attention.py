@@ -9,7 +9,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, Component, check_array, integer, with_learned
+from megalabel.base import (
+    Check,
+    Component,
+    Learned,
+    array,
+    check_array,
+    instance,
+    integer,
+    list_of,
+    part,
+    value,
+    with_learned,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
@@ -18,7 +30,7 @@ from megalabel.features.onnx import AT_ONCE, opened_graph
 from megalabel.labels import LabelTree
 from megalabel.parts import Classifier
 from megalabel.rankers import dense
-from megalabel.rankers.dense import below, best, filled, log_sigmoid
+from megalabel.rankers.dense import below, best, check_tree, filled, log_sigmoid
 
 _HELD = 1 << 24  # numbers held at a time of what labels make of tokens
 
@@ -50,6 +62,8 @@ class OnnxStates(States):
         The encoder as ONNX: from tokens to states.
     """
 
+    LEARNED: ClassVar[Mapping[str, Learned]] = {"graph_": array(np.uint8, "bytes")}
+
     graph_: np.ndarray
 
     @property
@@ -63,10 +77,9 @@ class OnnxStates(States):
         inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64)}
         return np.asarray(self._session.run(None, inputs)[0])
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the graph back and open it."""
-        self._session = opened_graph("OnnxStates", learned.get("graph_"))
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """Open the graph."""
+        self._session = opened_graph("OnnxStates", self.graph_)
 
 
 class AttentionTree(Classifier):
@@ -97,6 +110,16 @@ class AttentionTree(Classifier):
     """
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {"beam": integer(1)}
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "tree_": part(LabelTree),
+        "states_": list_of(part(States), "levels"),
+        "queries_": list_of(array(np.float16, "nodes", "width"), "levels"),
+        "layers_": list_of(list_of(value(instance(np.ndarray))), "levels"),
+        "pad_": value(integer()),
+        "label_counts_": array(np.int64, "labels"),
+    }
 
     tree_: LabelTree
     states_: list[States]
@@ -171,34 +194,29 @@ class AttentionTree(Classifier):
         states = [part.onnx_twin(int8) for part in self.states_]
         return with_learned(AttentionTree(beam=self.beam), **self.learned() | {"states_": states})
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the levels back and open their encoders; they must fit the tree."""
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """The levels must fit the tree; opens their encoders."""
         name = type(self).__name__
-        for part, kind in (("tree_", LabelTree), ("labels_", LabelSet), ("pad_", int)):
-            if not isinstance(getattr(self, part, None), kind):
-                raise ValueError(f"{part} of {name} must be a {kind.__name__}")
-        if self.tree_.n_labels != len(self.labels_):
-            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
-        for part in ("states_", "queries_", "layers_"):
-            levels = getattr(self, part, None)
-            if not isinstance(levels, list) or len(levels) != self.tree_.depth:
-                raise ValueError(f"{part} of {name} must have one for each level")
-        counts = getattr(self, "label_counts_", None)
-        check_array(name, "label_counts_", counts, np.int64, (len(self.labels_),))
+        check_tree(self, self.tree_)
+        if len(self.states_) != self.tree_.depth:
+            raise ValueError(f"states_ of {name} must have one for each level")
         for size, states, queries, layers in zip(
             self.tree_.level_sizes, self.states_, self.queries_, self.layers_, strict=True
         ):
-            if not isinstance(states, States) or not states.fitted:
-                raise ValueError(f"states_ of {name} must be trained encoders")
             width = states.width
             check_array(name, "queries_", queries, np.float16, (size, width))
-            if not isinstance(layers, list) or len(layers) < 2 or len(layers) % 2:
+            if len(layers) < 2 or len(layers) % 2:
                 raise ValueError(f"layers_ of {name} must be weights and biases in turn")
             for weight, bias in zip(layers[::2], layers[1::2], strict=True):
                 check_array(name, "layers_", weight, np.float32, (None, width))
                 width = len(weight)
                 check_array(name, "layers_", bias, np.float32, (width,))
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """The branches of the labels; other nodes go."""
+        kept = [*self.tree_.nodes_above(numbers)[:-1], numbers]
+        queries = [q[nodes] for q, nodes in zip(self.queries_, kept, strict=True)]
+        return super()._taken(numbers) | {"queries_": queries}
 
 
 def attended(

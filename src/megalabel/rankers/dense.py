@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from megalabel.base import Check, check_array, integer, one_of, sequence_of
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    check_array,
+    integer,
+    list_of,
+    one_of,
+    part,
+    sequence_of,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import as_dense, check_width, clamped, products
@@ -104,6 +114,13 @@ class DenseTree(Classifier):
         "prediction": one_of("weighted", "level"),
     }
 
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "tree_": part(LabelTree),
+        "weights_": list_of(array(np.float16, "nodes", "width"), "levels"),
+        "biases_": list_of(array(np.float32, "nodes"), "levels"),
+    }
+
     tree_: LabelTree
     weights_: list[np.ndarray]
     biases_: list[np.ndarray]
@@ -159,24 +176,31 @@ class DenseTree(Classifier):
             above, nodes = own, shortlist
         return total, nodes
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the levels back; they must fit the tree."""
-        super().restore(learned)
-        if not isinstance(getattr(self, "tree_", None), LabelTree):
-            raise ValueError("tree_ of DenseTree must be a label tree")
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError("labels_ of DenseTree must be a label set")
-        if self.tree_.n_labels != len(self.labels_):
-            raise ValueError(f"a tree of {self.tree_.n_labels} labels for {len(self.labels_)}")
+    def check_learned(self) -> None:
+        """The levels must fit the tree."""
+        check_tree(self, self.tree_)
         sizes = self.tree_.level_sizes
-        for name, dtype, rest in (("weights_", np.float16, (None,)), ("biases_", np.float32, ())):
-            arrays = getattr(self, name, None)
-            if not isinstance(arrays, list) or len(arrays) != len(sizes):
-                raise ValueError(f"{name} of DenseTree must be an array for each level")
-            for array, size in zip(arrays, sizes, strict=True):
-                check_array("DenseTree", name, array, dtype, (size, *rest))
+        if len(self.weights_) != len(sizes):
+            raise ValueError("weights_ of DenseTree must be an array for each level")
+        for size, weights, biases in zip(sizes, self.weights_, self.biases_, strict=True):
+            check_array("DenseTree", "weights_", weights, np.float16, (size, None))
+            check_array("DenseTree", "biases_", biases, np.float32, (size,))
         if len(self.beams) != len(sizes) - 1:
             raise ValueError(f"DenseTree has {len(self.beams)} beams for {len(sizes)} levels")
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """The branches of the labels; other nodes go."""
+        kept = self.tree_.nodes_above(numbers)
+        return super()._taken(numbers) | {
+            "weights_": [w[nodes] for w, nodes in zip(self.weights_, kept, strict=True)],
+            "biases_": [b[nodes] for b, nodes in zip(self.biases_, kept, strict=True)],
+        }
+
+
+def check_tree(classifier: Classifier, tree: LabelTree) -> None:
+    """Raise a ValueError unless a tree is of the labels of a classifier."""
+    if tree.n_labels != len(classifier.labels_):
+        raise ValueError(f"a tree of {tree.n_labels} labels for {len(classifier.labels_)}")
 
 
 def best(scores: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

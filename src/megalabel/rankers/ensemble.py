@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, clone, instance, integer, one_of, unfitted, with_learned
+from megalabel.base import (
+    Check,
+    Learned,
+    clone,
+    instance,
+    integer,
+    list_of,
+    one_of,
+    part,
+    unfitted,
+    with_learned,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
@@ -53,6 +64,11 @@ class Ensemble(Classifier):
         "models": integer(1),
         "combine": one_of("average", "rank", "sigmoid", "softmax", "round-robin"),
         "retained": integer(1),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "members_": list_of(part(Classifier)),
     }
 
     members_: list[Classifier]
@@ -108,17 +124,10 @@ class Ensemble(Classifier):
         made = unfitted(self).set_params(model=unfitted(members[0]))
         return with_learned(made, members_=members, labels_=self.labels_)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the members back; they must know the same labels."""
-        super().restore(learned)
-        members, labels = getattr(self, "members_", None), getattr(self, "labels_", None)
-        if not isinstance(labels, LabelSet):
-            raise ValueError("labels_ of Ensemble must be a label set")
-        if not (isinstance(members, list) and members):
-            raise ValueError("members_ of Ensemble must be a list of classifiers")
-        for member in members:
-            if not isinstance(member, Classifier) or len(member.labels_) != len(labels):
-                raise ValueError("members_ of Ensemble must be classifiers of its labels")
+    def check_learned(self) -> None:
+        """The members must know the same labels."""
+        if not self.members_ or any(len(m.labels_) != len(self.labels_) for m in self.members_):
+            raise ValueError("members_ of Ensemble must be classifiers of its labels")
 
 
 def combined(rankings: list[Ranking], how: str) -> Ranking:

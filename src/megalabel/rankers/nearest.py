@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from megalabel.base import Check, check_array, integer, number
+from megalabel.base import Check, Learned, array, instance, integer, number, part, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import as_dense, check_width, clamped, normalised_rows
@@ -47,6 +47,15 @@ class NearestLabels(Classifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {"shortlist": integer(1), "beta": number(0, 1)}
 
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "centroids_": array(np.float16, "labels", "width"),
+        "weights_": array(np.float16, "labels", "width"),
+        "bias_": array(np.float32, "labels"),
+        "block_": value(instance(dict)),
+        "label_counts_": array(np.int64, "labels"),
+    }
+
     centroids_: np.ndarray
     weights_: np.ndarray
     bias_: np.ndarray
@@ -82,21 +91,9 @@ class NearestLabels(Classifier):
         scores = np.pad(found, left, constant_values=-np.inf)
         return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take centroids, block and classifiers back; they must fit each other."""
-        super().restore(learned)
-        name = type(self).__name__
-        if not isinstance(getattr(self, "labels_", None), LabelSet):
-            raise ValueError(f"labels_ of {name} must be a label set")
-        labels, width = len(self.labels_), np.shape(getattr(self, "weights_", ()))[-1:] or (0,)
-        for part, kind, shape in (
-            ("centroids_", np.float16, (labels, *width)),
-            ("weights_", np.float16, (labels, *width)),
-            ("bias_", np.float32, (labels,)),
-            ("label_counts_", np.int64, (labels,)),
-        ):
-            check_array(name, part, getattr(self, part, None), kind, shape)
-        check_block(name, getattr(self, "block_", None), width[0])
+    def check_learned(self) -> None:
+        """The block must fit the classifiers."""
+        check_block(type(self).__name__, self.block_, self.weights_.shape[1])
 
     @cached_property
     def _behind(self) -> np.ndarray:

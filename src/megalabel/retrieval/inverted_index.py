@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
-from megalabel.base import Component, check_array, integer, number
+from megalabel.base import Component, array, integer, number, optional, value
 from megalabel.data.matrix import canonical, checked_csr, dense, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
 
@@ -20,6 +19,17 @@ if TYPE_CHECKING:
 TIERS = _native.TIERS
 # Similarities held at once by a dense search.
 DENSE_BLOCK = 1 << 24
+_VECTORS = optional(array(np.float32, "documents", "columns"))
+_SPARSE = {
+    "row_starts_": optional(array(np.int64, "documents+1")),
+    "row_terms_": optional(array(np.int32, "entries")),
+    "row_weights_": optional(array(np.float32, "entries")),
+    "largest_": optional(array(np.float32, "terms")),
+    "term_starts_": optional(array(np.int64, "terms+1")),
+    "term_documents_": optional(array(np.int32, "postings")),
+    "term_weights_": optional(array(np.float32, "postings")),
+    "common_": optional(array(np.uint8, "tiers")),
+}
 
 
 class InvertedIndex(Component):
@@ -37,6 +47,8 @@ class InvertedIndex(Component):
     >>> ids.tolist(), similarities.tolist()  # the first document shares nothing: not found
     ([[1, 2, 3]], [[3.0, 1.0, -inf]])
     """
+
+    LEARNED = {"norm_": value(number(0)), "vectors_": _VECTORS, **_SPARSE}  # noqa: RUF012
 
     row_starts_: np.ndarray
     row_terms_: np.ndarray
@@ -63,9 +75,7 @@ class InvertedIndex(Component):
         else:
             blocks = (X[i : i + 1024] for i in range(0, len(X), 1024))
             learned = {"vectors_": X, "norm_": max(map(_length, blocks), default=0.0)}
-        for name in self.learned():
-            delattr(self, name)
-        super().restore(learned)
+        self.restore(learned)
         return self
 
     def partial_fit(self, X: Matrix) -> Self:
@@ -81,7 +91,7 @@ class InvertedIndex(Component):
 
     @property
     def _dense(self) -> bool:
-        return hasattr(self, "vectors_")
+        return getattr(self, "vectors_", None) is not None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -208,33 +218,13 @@ class InvertedIndex(Component):
             return csr_matrix(X).toarray() if issparse(X) else X
         return X if issparse(X) else canonical(X)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take an index back. Sizes are checked here, every position when it is used."""
-        super().restore(learned)
-        owner = "InvertedIndex"
-        if not number(0).accepts(getattr(self, "norm_", None)):
-            raise ValueError(f"norm_ of {owner} must be a number of at least 0")
-        if self._dense:
-            check_array(owner, "vectors_", self.vectors_, np.float32, (None, None))
-            return
-        wanted: dict[str, tuple[type, Any]] = {
-            "row_starts_": (np.int64, None),
-            "row_terms_": (np.int32, None),
-            "row_weights_": (np.float32, "row_terms_"),
-            "largest_": (np.float32, None),
-            "term_starts_": (np.int64, None),
-            "term_documents_": (np.int32, None),
-            "term_weights_": (np.float32, "term_documents_"),
-            "common_": (np.uint8, None),
-        }
-        for name, (dtype, like) in wanted.items():
-            length = None if like is None else len(getattr(self, like))
-            check_array(owner, name, getattr(self, name, None), dtype, (length,))
-        documents = len(self.row_starts_) - 1
-        if documents < 0:
-            raise ValueError(f"row_starts_ of {owner} must not be empty")
-        check_array(owner, "term_starts_", self.term_starts_, np.int64, (len(self.largest_) + 1,))
-        check_array(owner, "common_", self.common_, np.uint8, (TIERS * documents,))
+    def check_learned(self) -> None:
+        """It is sparse or dense. Sizes are checked here, every position when it is used."""
+        there = {name for name in _SPARSE if getattr(self, name, None) is not None}
+        if there != (set() if self._dense else set(_SPARSE)):
+            raise ValueError("InvertedIndex must have either vectors_, or all of a sparse matrix")
+        if not self._dense and len(self.common_) != TIERS * self.shape[0]:
+            raise ValueError(f"common_ of InvertedIndex must be of {self.shape[0]} documents")
 
     @staticmethod
     def index_bytes(documents: int, terms: int, entries: int) -> int:

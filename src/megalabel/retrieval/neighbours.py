@@ -9,7 +9,17 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
-from megalabel.base import Check, check_array, integer, number, one_of
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    check_array,
+    integer,
+    number,
+    one_of,
+    optional,
+    part,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import (
@@ -72,10 +82,23 @@ class NearestNeighbours(Classifier):
         "b": number(0, 1),
     }
 
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "index_": part(InvertedIndex),
+        "prior_": part(Prior),
+        "label_starts_": array(np.int64, "documents+1"),
+        "label_ids_": array(np.int32, "entries"),
+        "relevances_": array(np.float32, "entries"),
+        "counts_": optional(array(np.float32, "counts")),
+        "idf_": optional(array(np.float32, "columns")),
+    }
+
     index_: InvertedIndex
     prior_: Prior
-    counts_: np.ndarray | None
-    idf_: np.ndarray | None
+    label_starts_: np.ndarray
+    label_ids_: np.ndarray
+    relevances_: np.ndarray
+    counts_: np.ndarray | None = None
+    idf_: np.ndarray | None = None
 
     def __init__(
         self,
@@ -122,12 +145,7 @@ class NearestNeighbours(Classifier):
             return self.fit(X, Y, labels)
         check_width(self, X, self.index_.shape[1])
         X, Y = self._features(X), check_targets(X, Y)
-        targets = checked_csr(
-            self.relevances_,
-            self.label_ids_,
-            self.label_starts_,
-            (len(self.label_starts_) - 1, Y.shape[1]),
-        )
+        targets = self._targets(Y.shape[1])
         self.prior_.partial_fit(X, Y, labels)
         if self.counts_ is None:
             self.index_.partial_fit(unit_rows(X))
@@ -163,9 +181,12 @@ class NearestNeighbours(Classifier):
         self.idf_ = idf.astype(np.float32)
 
     def _keep(self, Y: csr_matrix) -> None:
-        self.label_starts_ = Y.indptr.astype(np.int64)
-        self.label_ids_ = Y.indices.astype(np.int32)
-        self.relevances_ = Y.data.astype(np.float32)
+        for name, array_ in _stored(Y).items():
+            setattr(self, name, array_)
+
+    def _targets(self, labels: int) -> csr_matrix:
+        shape = (len(self.label_starts_) - 1, labels)
+        return checked_csr(self.relevances_, self.label_ids_, self.label_starts_, shape)
 
     def _features(self, X: Matrix) -> Matrix:
         if self.similarity == "cosine":
@@ -225,37 +246,35 @@ class NearestNeighbours(Classifier):
             )
         return Ranking(ids, scores, self.labels_)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take index and labels back. Sizes are checked here, every position when it is used."""
-        owner = "NearestNeighbours"
-        if "labels_" in learned:
-            raise ValueError(f"the labels of {owner} are those of its prior")
-        super().restore(learned)
-        if not isinstance(getattr(self, "index_", None), InvertedIndex):
-            raise ValueError(f"index_ of {owner} must be an InvertedIndex")
-        if not isinstance(getattr(self, "prior_", None), Prior):
-            raise ValueError(f"prior_ of {owner} must be a Prior")
-        documents, width = self.index_.shape
-        for name, dtype, length in (
-            ("label_starts_", np.int64, documents + 1),
-            ("label_ids_", np.int32, None),
-            ("relevances_", np.float32, None),
-        ):
-            check_array(owner, name, getattr(self, name, None), dtype, (length,))
-        if len(self.label_ids_) != len(self.relevances_):
-            raise ValueError(
-                f"{len(self.label_ids_)} label_ids_ but {len(self.relevances_)} relevances_"
-            )
+    def check_learned(self) -> None:
+        """Index, prior and labels must fit. Sizes are checked here, every position when used."""
+        owner, (documents, width) = "NearestNeighbours", self.index_.shape
+        check_array(owner, "label_starts_", self.label_starts_, np.int64, (documents + 1,))
         if self.prior_.n_features_ != width:
             raise ValueError(
                 f"the prior of {owner} has {self.prior_.n_features_} columns, the index {width}"
             )
         if self.similarity == "bm25":
             entries = len(getattr(self.index_, "row_terms_", ()))
-            check_array(owner, "idf_", getattr(self, "idf_", None), np.float32, (width,))
-            check_array(owner, "counts_", getattr(self, "counts_", None), np.float32, (entries,))
-        elif getattr(self, "idf_", None) is not None or getattr(self, "counts_", None) is not None:
+            check_array(owner, "idf_", self.idf_, np.float32, (width,))
+            check_array(owner, "counts_", self.counts_, np.float32, (entries,))
+        elif self.idf_ is not None or self.counts_ is not None:
             raise ValueError(f"{owner} with cosine similarity has neither idf_ nor counts_")
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        """All texts still vote, each for those of its labels that are taken."""
+        targets = self._targets(len(self.labels_))[:, numbers]
+        targets.sort_indices()
+        return super()._taken(numbers) | _stored(targets)
+
+
+def _stored(Y: csr_matrix) -> dict[str, np.ndarray]:
+    """The labels of texts, as they are kept."""
+    return {
+        "label_starts_": Y.indptr.astype(np.int64),
+        "label_ids_": Y.indices.astype(np.int32),
+        "relevances_": Y.data.astype(np.float32),
+    }
 
 
 def _scaled_columns(X: csr_matrix, scale: np.ndarray) -> csr_matrix:

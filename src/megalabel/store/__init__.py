@@ -50,7 +50,7 @@ __all__ = [
 
 _Read = TypeVar("_Read")
 
-FORMAT = 3
+FORMAT = 4  # the first that later versions go on reading: see docs/model-format.md
 _TOLD = (
     "class",
     "system",

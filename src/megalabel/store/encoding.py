@@ -7,15 +7,14 @@ What is not plain JSON is a one-key object whose key starts with `$`:
     {"$csr": {shape, data, indices, indptr}}           a sparse matrix
     {"$strings": {bytes, lengths}}                     Arrow strings
     {"$labels": {ids, names, texts}}                   a label set
-    {"$component": "room.Class", parameters, learned}  a component
+    {"$component": name, parameters, learned}          a component
 
-A class is named by its room and looked up among that room's public names, so a folder can only
-ever bring back megalabel's own components.
+A class is looked up by its name in the registry, so a folder can only ever bring back megalabel's
+own components.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,19 +26,8 @@ from scipy.sparse import csr_matrix, issparse
 from megalabel.base import Component
 from megalabel.data import LabelSet
 from megalabel.data.strings import from_arrays, to_arrays
-from megalabel.errors import MissingExtraError, StoreError
-
-ROOMS = (
-    "features",
-    "labels",
-    "linear",
-    "rankers",
-    "neural",
-    "retrieval",
-    "calibration",
-    "decision",
-    "tagger",
-)
+from megalabel.errors import StoreError
+from megalabel.store.registry import class_name, find_class
 
 
 class Serialiser:
@@ -152,28 +140,6 @@ class Deserialiser:
             if key.startswith("$"):
                 raise StoreError(f"unknown kind of value {key!r}: made by a newer megalabel?")
         return {k: self.value(v) for k, v in encoded.items()}
-
-
-def class_name(kind: type) -> str:
-    """`room.Class` of a component class."""
-    room = kind.__module__.removeprefix("megalabel.").partition(".")[0]
-    if not kind.__module__.startswith("megalabel.") or room not in ROOMS:
-        raise StoreError(f"{kind.__name__} is not one of megalabel's own parts, so cannot be saved")
-    return f"{room}.{kind.__name__}"
-
-
-def find_class(name: str) -> type[Component]:
-    """The component class of a `room.Class` name; nothing else can be reached."""
-    room, _, kind = name.partition(".") if isinstance(name, str) else ("", "", "")
-    found = None
-    if room in ROOMS:
-        try:
-            found = getattr(importlib.import_module(f"megalabel.{room}"), kind, None)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(error.name or "torch", room) from error
-    if not (isinstance(found, type) and issubclass(found, Component)):
-        raise StoreError(f"unknown class {name!r}: made by a newer megalabel?")
-    return found
 
 
 def mapped_strings(data: np.ndarray, lengths: np.ndarray) -> pa.LargeStringArray:

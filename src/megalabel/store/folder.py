@@ -12,7 +12,6 @@ import mmap
 import os
 import re
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from megalabel.errors import OutputError, StoreError
-from megalabel.files import MANIFEST, sync
+from megalabel.files import MANIFEST, folder_aside, sync
 from megalabel.outputs import check_folder, reason_of
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.npy")
@@ -45,24 +44,20 @@ def replacing(path: Path) -> Iterator[Path]:
     processes that were killed are cleared away.
     """
     given, path = path, Path(os.path.realpath(path))
-    fresh = path.parent / f".{path.name}.saving-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clear_leftovers(path)
-        fresh.mkdir()
-        yield fresh
-        sync(fresh)
-        if path.exists():
-            _exchange(fresh, path)
-        else:
-            fresh.rename(path)
-        sync(path.parent)
+        with folder_aside(path.parent, f".{path.name}.saving-") as fresh:
+            yield fresh
+            sync(fresh)
+            if path.exists():
+                _exchange(fresh, path)
+            else:
+                fresh.rename(path)
+            sync(path.parent)
     except OSError as error:
         message = f"{given} was not written: {reason_of(error)}"
         raise _NotWrittenError(error.errno, message) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def check_target(path: Path) -> None:
@@ -76,23 +71,6 @@ def check_target(path: Path) -> None:
     for file in path.iterdir():
         if file.name != MANIFEST and not FILE_NAME.fullmatch(file.name):
             raise StoreError(f"{path} holds {file.name}, which is no part of a model")
-
-
-def _clear_leftovers(path: Path) -> None:
-    for left in path.parent.glob(f".{glob.escape(path.name)}.saving-*"):
-        owner = left.name.rsplit("-", 2)[1]
-        if owner.isdigit() and not _alive(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _exchange(fresh: Path, path: Path) -> None:

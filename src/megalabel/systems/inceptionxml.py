@@ -54,7 +54,8 @@ def inceptionxml(
         seed=seed,
     )
     if clusters is None:
-        classifier = room.FullClassifier(made, trainer, dropout=0.0, seed=seed)
+        head = room.DenseHead()
+        classifier = room.FullClassifier(made, trainer, head=head, dropout=0.0, seed=seed)
     else:
         features = room.TextViews(Tfidf(), features)
         classifier = room.CascadeClassifier(

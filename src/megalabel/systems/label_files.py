@@ -48,7 +48,7 @@ def use_label_files(
 
 def _trees_of(model: str | Path, labels: LabelSet) -> list[LabelTree]:
     """The label trees of a model, for these labels; or a tree that was saved by itself."""
-    if store.about(model)["class"] == "labels.LabelTree":
+    if store.about(model)["class"] == "LabelTree":
         return [store.load(model)]
     classifier = store.load(model, part="classifier")
     if not isinstance(classifier, TreeClassifier):

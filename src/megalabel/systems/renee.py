@@ -36,7 +36,13 @@ def renee(
         seed=seed,
     )
     classifier = room.FullClassifier(
-        made, trainer, loss=loss, dropout=dropout, bottleneck=bottleneck, seed=seed
+        made,
+        trainer,
+        head=room.DenseHead(),
+        loss=loss,
+        dropout=dropout,
+        bottleneck=bottleneck,
+        seed=seed,
     )
     return neural_tagger(classifier, tokens, "renee", calibrate, seed)
 

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel.neural.heads import DenseHead  # noqa: E402
+from megalabel.neural.heads import DenseModule  # noqa: E402
 from megalabel.neural.heads.base import best  # noqa: E402
-from megalabel.neural.heads.rounding import random_halves, round_randomly  # noqa: E402
+from megalabel.neural.heads.steps.rounding import random_halves, round_randomly  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,7 +53,7 @@ WEIGHTS = torch.linspace(0.5, 2, LABELS)
 )
 def test_a_step_is_gradient_descent_on_all_labels(batch, chunk, loss):
     x, targets = batch
-    head = DenseHead(WIDTH, LABELS, loss, bias=True, weight_decay=0.1, chunk=chunk, seed=3)
+    head = DenseModule(WIDTH, LABELS, loss, bias=True, weight_decay=0.1, chunk=chunk, seed=3)
     head.learning_rate = 0.3
     before, bias = head.weights.clone(), head.bias.clone()
     exact, (by_x, by_weights, by_bias) = by_autograd(head, loss, x, targets)
@@ -69,7 +69,7 @@ def test_a_step_is_gradient_descent_on_all_labels(batch, chunk, loss):
 
 def test_looking_changes_nothing(batch):
     x, targets = batch
-    head = DenseHead(WIDTH, LABELS, Bce())
+    head = DenseModule(WIDTH, LABELS, Bce())
     before = head.weights.clone()
     with torch.no_grad():
         seen = head(x, targets)
@@ -84,7 +84,7 @@ def test_looking_changes_nothing(batch):
 def test_it_learns(batch, optimiser, dtype):
     x, targets = batch
     momentum = 0.9 if optimiser == "sgd" else 0.0
-    head = DenseHead(
+    head = DenseModule(
         WIDTH, LABELS, Bce(), dtype=dtype, optimiser=optimiser, momentum=momentum, bias=True
     )
     head.learning_rate = 0.05
@@ -96,7 +96,7 @@ def test_gradients_in_bfloat16_are_unbiased(batch):
     x, targets = batch
     # a step much smaller than the distance between bfloat16 numbers
     moves, changed = [], 0.0
-    head = DenseHead(WIDTH, LABELS, Bce(), dtype=torch.bfloat16)
+    head = DenseModule(WIDTH, LABELS, Bce(), dtype=torch.bfloat16)
     head.learning_rate = 2e-4
     before = head.weights.clone()
     for seed in range(150):
@@ -106,7 +106,7 @@ def test_gradients_in_bfloat16_are_unbiased(batch):
         moves.append(head.weights.double() - before.double())
         changed += float((moves[-1] != 0).double().mean()) / 150
     _, (_, by_weights) = by_autograd(
-        DenseHead(WIDTH, LABELS, Bce(), dtype=torch.bfloat16), Bce(), x.bfloat16(), targets
+        DenseModule(WIDTH, LABELS, Bce(), dtype=torch.bfloat16), Bce(), x.bfloat16(), targets
     )
     mean = torch.stack(moves).mean(0)
     assert changed < 0.2
@@ -177,7 +177,7 @@ def test_compensation_keeps_small_steps():
         def gradient(self, scores, targets, **_):
             return torch.full_like(scores, -1.0)
 
-    head = DenseHead(
+    head = DenseModule(
         1,
         4,
         Constant(),
@@ -201,7 +201,7 @@ def test_a_resumed_run_goes_on_to_the_same_weights(batch, optimiser):
     x, targets = batch
 
     def made(seed):
-        return DenseHead(
+        return DenseModule(
             WIDTH,
             LABELS,
             Bce(),
@@ -228,7 +228,7 @@ def test_a_resumed_run_goes_on_to_the_same_weights(batch, optimiser):
 
 
 def test_a_resumed_head_returns_the_values_of_one_that_was_not_interrupted(batch):
-    whole, first, second = (DenseHead(WIDTH, LABELS, Bce(), value_every=3) for _ in range(3))
+    whole, first, second = (DenseModule(WIDTH, LABELS, Bce(), value_every=3) for _ in range(3))
     values = [float(whole(*batch)) for _ in range(7)]
     before = [float(first(*batch)) for _ in range(2)]
     second.load_state_dict(first.state_dict())
@@ -237,7 +237,7 @@ def test_a_resumed_head_returns_the_values_of_one_that_was_not_interrupted(batch
 
 def test_values_now_and_then(batch):
     x, targets = batch
-    heads = [DenseHead(WIDTH, LABELS, Bce(), value_every=n) for n in (1, 3)]
+    heads = [DenseModule(WIDTH, LABELS, Bce(), value_every=n) for n in (1, 3)]
     seen = [[float(h.learn(x, targets)[0]) for _ in range(5)] for h in heads]
     assert torch.equal(heads[0].weights, heads[1].weights)
     every = seen[0]
@@ -246,14 +246,14 @@ def test_values_now_and_then(batch):
 
 def test_dropout_scales_what_is_kept(batch):
     x, _ = batch
-    head = DenseHead(WIDTH, LABELS, Bce(), dropout=0.5)
+    head = DenseModule(WIDTH, LABELS, Bce(), dropout=0.5)
     dropped = head.drop(torch.ones(1000, 4))
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
     assert torch.equal(head.eval().drop(x), x)
 
 
 def test_top_k_is_exact_with_ties_to_the_lower_label():
-    head = DenseHead(4, 40, None, chunk=7)
+    head = DenseModule(4, 40, None, chunk=7)
     head.weights.copy_(torch.randint(-2, 3, (40, 4)).float())
     x = torch.randint(-2, 3, (9, 4)).float()
     scores, labels = head.top_k(x, 6)
@@ -273,7 +273,7 @@ def test_the_best_of_negative_zero_and_infinity():
 
 
 def test_one_label_one_row_no_positives():
-    head = DenseHead(3, 1, Bce(), bias=True)
+    head = DenseModule(3, 1, Bce(), bias=True)
     targets = Targets(torch.tensor([0, 0]), torch.zeros(0), torch.zeros(0), 1)
     x = torch.ones((1, 3), requires_grad=True)
     head(x, targets).backward()
@@ -282,7 +282,7 @@ def test_one_label_one_row_no_positives():
 
 def test_under_autocast_sums_stay_exact(batch):
     x, targets = batch
-    plain, cast = (DenseHead(WIDTH, LABELS, Bce()) for _ in range(2))
+    plain, cast = (DenseModule(WIDTH, LABELS, Bce()) for _ in range(2))
     plain.learn(x, targets)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         cast.learn(x, targets)
@@ -292,16 +292,16 @@ def test_under_autocast_sums_stay_exact(batch):
 def test_what_cannot_be(batch):
     x, targets = batch
     with pytest.raises(ValueError, match="width 5"):
-        DenseHead(5, LABELS, Bce())(x, targets)
+        DenseModule(5, LABELS, Bce())(x, targets)
     with pytest.raises(ValueError, match="a head of 9 labels"):
-        DenseHead(WIDTH, 9, Bce())(x, targets)
+        DenseModule(WIDTH, 9, Bce())(x, targets)
     with pytest.raises(ValueError, match="label_counts"):
-        DenseHead(WIDTH, LABELS, Bce(), compensate=0.2)
+        DenseModule(WIDTH, LABELS, Bce(), compensate=0.2)
     with pytest.raises(ValueError, match="optimiser"):
-        DenseHead(WIDTH, LABELS, Bce(), optimiser="other")
+        DenseModule(WIDTH, LABELS, Bce(), optimiser="other")
     with pytest.raises(ValueError, match="bfloat16"):
-        DenseHead(WIDTH, LABELS, Bce(), dtype=torch.float16)
+        DenseModule(WIDTH, LABELS, Bce(), dtype=torch.float16)
     with pytest.raises(ValueError, match="shortlist"):
-        DenseHead(WIDTH, LABELS, Bce())(x, targets, torch.zeros((ROWS, 2), dtype=torch.long))
+        DenseModule(WIDTH, LABELS, Bce())(x, targets, torch.zeros((ROWS, 2), dtype=torch.long))
     with pytest.raises(ValueError, match="neither a sum"):
-        DenseHead(WIDTH, LABELS, object())(x, targets)
+        DenseModule(WIDTH, LABELS, object())(x, targets)

@@ -11,18 +11,30 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel.neural.heads import DenseHead  # noqa: E402
+from megalabel.neural.heads import DenseModule  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from losses_here import Bce, Softmax  # noqa: E402
+from toy_head import PrunedModule  # noqa: E402
 
 WIDTH, LABELS, CUT = 8, 21, 3  # the first rank has three rows, the second two
+
+
+def dense(loss, shard=None, **options):
+    return DenseModule(WIDTH, LABELS, loss, seed=1, shard=shard, **options)
+
+
+def with_parameters(loss, shard=None):
+    return PrunedModule(WIDTH, LABELS, loss, 0.0, 1, shard)
+
+
 CASES = [
-    (Bce(), {"dtype": torch.float32, "bias": True}),
-    (Bce(), {"dtype": torch.bfloat16, "momentum": 0.9, "dropout": 0.4}),
-    (Softmax(), {"dtype": torch.float32}),
+    (dense, Bce(), {"dtype": torch.float32, "bias": True}),
+    (dense, Bce(), {"dtype": torch.bfloat16, "momentum": 0.9, "dropout": 0.4}),
+    (dense, Softmax(), {"dtype": torch.float32}),
+    (with_parameters, Bce(), {}),
 ]
 
 
@@ -43,16 +55,16 @@ def rank_run(rank: int, folder: str) -> None:
     """What each rank does; called in a process of its own."""
     import torch.distributed as dist
 
-    from megalabel.neural.heads import ShardedHead
+    from megalabel.neural.heads.sharded import ShardedModule, shard_of
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     x, indices = data()
     rows = slice(0, CUT) if rank == 0 else slice(CUT, 5)
     results = []
-    for loss, options in CASES:
-        head = ShardedHead(WIDTH, LABELS, loss, seed=1, **options)
-        head.learning_rate = 0.2
+    for build, loss, options in CASES:
+        head = ShardedModule(build(loss, shard_of(LABELS), **options))
+        head.local.before_update(0.2)
         for _ in range(2):
             own = x[rows].clone().requires_grad_()
             value = head(own, part(indices, rows))
@@ -62,7 +74,8 @@ def rank_run(rank: int, folder: str) -> None:
             {
                 "value": value.detach(),
                 "gradient": own.grad / 2,  # ranks' gradients are averaged
-                "weights": head.local.weights,
+                "kept": head.tensors(),
+                "moves": [p.grad for p in head.parameters()],
                 "top": head.top_k(x[rows], 15),
                 "scores": head.scores(x[rows], torch.tensor([[0, 20, 11]] * len(own))),
                 "seen": head(x[rows], part(indices, rows)),
@@ -92,8 +105,8 @@ def test_two_ranks_are_one_head(tmp_path):
         assert rank.returncode == 0, errors
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     x, indices = data()
-    for case, (loss, options) in enumerate(CASES):
-        head = DenseHead(WIDTH, LABELS, loss, seed=1, **options)
+    for case, (build, loss, options) in enumerate(CASES):
+        head = build(loss, **options)
         head.learning_rate = 0.2
         for _ in range(2):
             leaf = x.clone().requires_grad_()
@@ -108,7 +121,13 @@ def test_two_ranks_are_one_head(tmp_path):
         assert torch.equal(first["value"], second["value"])
         torch.testing.assert_close(first["value"], value.detach(), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(joined("gradient"), leaf.grad, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(joined("weights"), head.weights, rtol=1e-5, atol=1e-6)
+        for rank in (first, second):
+            assert rank["kept"].keys() == head.tensors().keys()
+            for name, wanted in head.tensors().items():
+                torch.testing.assert_close(rank["kept"][name], wanted, rtol=1e-5, atol=1e-6)
+        for i, parameter in enumerate(head.parameters()):
+            moves = torch.cat([first["moves"][i], second["moves"][i]])
+            torch.testing.assert_close(moves, parameter.grad, rtol=1e-5, atol=1e-6)
         scores, labels = head.top_k(x, 15)
         assert torch.equal(torch.cat([first["top"][1], second["top"][1]]), labels)
         torch.testing.assert_close(torch.cat([first["top"][0], second["top"][0]]), scores)

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel.neural.heads import ShortlistHead  # noqa: E402
+from megalabel.neural.heads import ShortlistModule  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,7 +22,7 @@ SHORTLIST = torch.tensor([[4, 9, -1], [3, -1, -1], [7, 0, 19]])
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_the_loss_is_of_the_real_candidates(sparse):
-    head = ShortlistHead(8, 20, Bce(), sparse=sparse)
+    head = ShortlistModule(8, 20, Bce(), sparse=sparse)
     with torch.no_grad():
         head.bias.weight.copy_(torch.linspace(-1, 1, 20)[:, None])
     x = X.clone().requires_grad_()
@@ -45,14 +45,14 @@ def test_the_loss_is_of_the_real_candidates(sparse):
 
 
 def test_a_score_of_zero_is_not_padding():
-    head = ShortlistHead(8, 20, Bce())
+    head = ShortlistModule(8, 20, Bce())
     torch.nn.init.zeros_(head.weights.weight)
     value = head(X, TARGETS, SHORTLIST)
     assert abs(value.item() - 6 * 0.6931472 / 3) < 1e-5
 
 
 def test_top_k_of_candidates_and_of_all():
-    head = ShortlistHead(8, 20, None)
+    head = ShortlistModule(8, 20, None)
     scores, ids = head.top_k(X, 3, torch.tensor([[4, 9, 4], [3, -1, -1], [7, 0, 19]]))
     whole = X @ head.weights.weight.T + head.bias.weight[:, 0]
     assert sorted(ids[0, :2].tolist()) == [4, 9]
@@ -66,7 +66,7 @@ def test_top_k_of_candidates_and_of_all():
 
 
 def test_what_cannot_be():
-    head = ShortlistHead(8, 20, Bce())
+    head = ShortlistModule(8, 20, Bce())
     with pytest.raises(ValueError, match="give a shortlist"):
         head(X, TARGETS)
     with pytest.raises(ValueError, match="3 rows"):

@@ -2,77 +2,35 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("triton", reason="kernels need Triton")
 
-from megalabel.neural.heads import DenseHead  # noqa: E402
-from megalabel.neural.heads.fused import recognise  # noqa: E402
+from megalabel.neural.heads import DenseModule  # noqa: E402
+from megalabel.neural.heads.steps.fused import form_of  # noqa: E402
 from megalabel.neural.kernels.tuning import Tile, Tuning  # noqa: E402
+from megalabel.neural.losses import (  # noqa: E402
+    BCE,
+    Focal,
+    SquaredHinge,
+    SupervisedContrastive,
+    Triplet,
+)
 from megalabel.neural.targets import Targets  # noqa: E402
 
 SMALL = Tile(16, 32, 16, warps=4, stages=2)
 
 
-def weighted(base, positive=None, negative=None, reduction="sum"):
-    """A sum over labels of y w+ f(s) + (1 - y) w- f(-s), by autograd."""
-
-    class Weighted:
-        separable = True
-
-        def __init__(self):
-            self.reduction = reduction
-
-        def _sides(self, targets, labels):
-            up = targets if positive is None else targets * positive[labels]
-            down = 1 - targets if negative is None else (1 - targets) * negative[labels]
-            return (up, down) if reduction == "sum" else (up / up.shape[1], down / up.shape[1])
-
-        def __call__(self, scores, targets, *, labels=None, mask=None):
-            up, down = self._sides(targets, labels)
-            return (up * base(scores) + down * base(-scores)).sum(1)
-
-        def gradient(self, scores, targets, *, labels=None, mask=None):
-            with torch.enable_grad():
-                leaf = scores.detach().requires_grad_()
-                self(leaf, targets, labels=labels).sum().backward()
-            return leaf.grad
-
-    return Weighted
-
-
-def logistic(s):
-    return torch.nn.functional.softplus(-s)
-
-
-def hinge(s):
-    return (1 - s).clamp(min=0) ** 2
-
-
-def focal(s):
-    return torch.sigmoid(-s) ** 2 * logistic(s)
-
-
-class Softmax:
-    normalised = True
-    temperature = 0.7
-
-    def row_targets(self, targets, labels=None, mask=None, *, step=0):
-        return targets / targets.sum(1, keepdim=True).clamp(min=1e-9)
-
-
-def losses(labels, device):
-    source = torch.Generator().manual_seed(5)
-    up, down = (torch.rand((2, labels), generator=source) + 0.5).to(device)
-    attention = weighted(focal)()
-    attention.gamma = 2.0
+def losses(labels):
+    up, down = np.random.default_rng(5).random((2, labels)) + 0.5
     return {
-        "logistic": weighted(logistic)(),
-        "weighted": weighted(logistic, up, down, "mean")(),
-        "hinge": weighted(hinge)(),
-        "focal": attention,
-        "softmax": Softmax(),
+        "logistic": BCE(),
+        "weighted": BCE(positive_weights=up, negative_weights=down, reduction="mean"),
+        "hinge": SquaredHinge(),
+        "focal": Focal(gamma=2.0),
+        "softmax": SupervisedContrastive(temperature=0.7),
     }
 
 
@@ -94,10 +52,10 @@ def test_a_step_is_that_of_plain_torch(name, device):
     rows, width, labels = 5, 24, 77
     x, targets = batch(rows, width, labels, device)
     heads = [
-        DenseHead(
+        DenseModule(
             width,
             labels,
-            losses(labels, device)[name],
+            losses(labels)[name],
             dtype=torch.bfloat16,
             bias=True,
             chunk=40,
@@ -131,9 +89,11 @@ def test_a_step_is_that_of_plain_torch(name, device):
 def test_optimisers_by_kernels_are_those_of_plain_torch(options, device):
     rows, width, labels = 6, 24, 50
     x, targets = batch(rows, width, labels, device)
-    loss = losses(labels, device)["logistic"]
+    loss = losses(labels)["logistic"]
     shared = {"dtype": torch.bfloat16, "bias": True, "chunk": 24, "seed": 3, "device": device}
-    heads = [DenseHead(width, labels, loss, tuning=t, **shared, **options) for t in (TUNING, None)]
+    heads = [
+        DenseModule(width, labels, loss, tuning=t, **shared, **options) for t in (TUNING, None)
+    ]
     if device == "cuda":
         heads[1]._fused = (heads[1].weights.device, None)
     for _ in range(3):
@@ -155,27 +115,22 @@ def test_optimisers_by_kernels_are_those_of_plain_torch(options, device):
 def test_a_shard_by_kernels_is_a_part_of_the_whole(device):
     x, targets = batch(4, 16, 50, device)
     options = {"dtype": torch.bfloat16, "seed": 2, "tuning": TUNING, "device": device}
-    loss = losses(50, device)["logistic"]
-    whole = DenseHead(16, 50, loss, **options)
+    loss = losses(50)["logistic"]
+    whole = DenseModule(16, 50, loss, **options)
     value, gradient = whole.learn(x, targets)
-    parts = [DenseHead(16, 50, loss, shard=s, **options) for s in ((0, 24), (24, 50))]
+    parts = [DenseModule(16, 50, loss, shard=s, **options) for s in ((0, 24), (24, 50))]
     results = [part.learn(x, targets) for part in parts]
     torch.testing.assert_close(sum(r[0] for r in results), value, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(sum(r[1] for r in results), gradient, rtol=1e-4, atol=1e-5)
     assert torch.equal(torch.cat([part.weights for part in parts]), whole.weights)
 
 
-def test_a_loss_is_known_by_its_gradient():
-    held = torch.arange(30)
-    forms = {name: recognise(loss, 30, held) for name, loss in losses(30, "cpu").items()}
+def test_kernels_are_told_what_a_loss_declares():
+    held = torch.arange(10, 30)
+    forms = {name: form_of(loss, 30, held) for name, loss in losses(30).items()}
     assert [form.kind for form in forms.values()] == [0, 0, 1, 2, 3]
+    assert [form.number for form in forms.values()] == [0, 0, 0, 2, pytest.approx(1 / 0.7)]
     assert forms["logistic"].scale is None
-    assert forms["weighted"].scale.shape == (30,)
-    other = weighted(lambda s: torch.exp(-s))()
-    assert recognise(other, 30, held) is None
-
-
-def test_the_losses_of_the_room_are_known():
-    from_room = pytest.importorskip("megalabel.neural.losses", reason="no losses here")
-    for name in ("BCE", "SquaredHinge", "Focal", "Softmax"):
-        assert recognise(getattr(from_room, name)(), 9, torch.arange(9)) is not None
+    wanted = losses(30)["weighted"].negative_weights[10:] / 30  # a mean over all labels
+    np.testing.assert_allclose(forms["weighted"].scale, wanted, rtol=1e-6)
+    assert form_of(Triplet(), 30, held) is None

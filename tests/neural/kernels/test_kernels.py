@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("triton", reason="kernels need Triton")
 
-from megalabel.neural.heads import rounding  # noqa: E402
+from megalabel.neural.heads.steps import rounding  # noqa: E402
 from megalabel.neural.kernels import forms  # noqa: E402
 from megalabel.neural.kernels.positives import pair_scores, patch  # noqa: E402
 from megalabel.neural.kernels.scores import score_gradients  # noqa: E402

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
+from torch.nn.functional import softplus  # noqa: E402
+
 from megalabel.base import clone  # noqa: E402
 from megalabel.errors import ParameterError, ShapeError  # noqa: E402
 from megalabel.neural import losses  # noqa: E402
@@ -23,6 +25,41 @@ def batch(rows=3, columns=7, seed=0, share=0.4):
     random = torch.Generator().manual_seed(seed)
     scores = torch.randn(rows, columns, generator=random)
     return scores, (torch.rand(rows, columns, generator=random) < share).float()
+
+
+# ---------------------------------------------------------------- what kernels are told
+def by_form(form, scores, weights):
+    """What a form says of a row, where `weights` are of negatives, or of the labels picked."""
+    if form.name == "softmax":
+        scaled = form.number * scores
+        return (weights * (scaled.logsumexp(1, keepdim=True) - scaled)).sum(1)
+    each = {
+        "logistic": softplus(scores),
+        "squared-hinge": (1 + scores).clamp(min=0) ** 2,
+        "focal": scores.sigmoid() ** form.number * softplus(scores),
+    }
+    return (weights * each[form.name]).sum(1)
+
+
+@pytest.mark.parametrize("name", [n for n in losses.names() if losses.create(n).form is not None])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_declared_form_is_the_loss_itself(name, reduction):
+    random = torch.Generator().manual_seed(1)
+    scores = (3 * torch.randn(4, 9, generator=random)).double().requires_grad_()
+    loss = losses.create(name, reduction=reduction)
+    known = set(loss.get_params())
+    options = {"gamma": 1.7, "temperature": 0.6, "negative_weights": np.linspace(0.5, 2, 9)}
+    loss.set_params(**{k: v for k, v in options.items() if k in known})
+    if loss.separable:
+        targets = torch.zeros_like(scores)
+        weights = loss.column_weights(targets)[1]
+    else:
+        targets = (torch.rand(4, 9, generator=random) < 0.4).double()
+        weights = loss.row_targets(targets)
+    wanted = by_form(loss.form, scores, weights)
+    torch.testing.assert_close(loss(scores, targets), wanted, rtol=1e-12, atol=1e-12)
+    (gradient,) = torch.autograd.grad(wanted.sum(), scores)
+    torch.testing.assert_close(loss.gradient(scores, targets), gradient, rtol=1e-11, atol=1e-12)
 
 
 # ---------------------------------------------------------------- shapes, types and extremes

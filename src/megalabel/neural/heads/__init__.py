@@ -1,8 +1,57 @@
-"""Heads: from features to labels, one file each."""
+"""Heads: from features to labels, one file each; each by name through `create`.
 
-from megalabel.neural.heads.base import Head
-from megalabel.neural.heads.dense import DenseHead
-from megalabel.neural.heads.sharded import ShardedHead
-from megalabel.neural.heads.shortlist import ShortlistHead
+A file here defines a `Head` with a `name`; that is all it takes to join the table.
+"""
 
-__all__ = ["DenseHead", "Head", "ShardedHead", "ShortlistHead"]
+from __future__ import annotations
+
+from typing import Any
+
+from megalabel.neural.heads.base import Head, HeadModule
+from megalabel.neural.heads.dense import DenseHead, DenseModule
+from megalabel.neural.heads.sharded import ShardedModule, begin
+from megalabel.neural.heads.shortlist import ShortlistModule
+from megalabel.neural.registry import Registry
+
+__all__ = [
+    "DenseHead",
+    "DenseModule",
+    "Head",
+    "HeadModule",
+    "ShardedModule",
+    "ShortlistModule",
+    "begin",
+    "create",
+    "names",
+]
+
+_REGISTRY = Registry("head", Head, __name__)  # type: ignore[type-abstract]
+
+
+def names() -> list[str]:
+    """The names of all heads.
+
+    Examples
+    --------
+    >>> "dense" in names()
+    True
+    """
+    return _REGISTRY.names()
+
+
+def create(name: str, **parameters: Any) -> Head:
+    """A head by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    **parameters
+        Its own.
+
+    Examples
+    --------
+    >>> create("dense", optimiser="adam")
+    DenseHead(optimiser='adam')
+    """
+    return _REGISTRY.create(name, **parameters)

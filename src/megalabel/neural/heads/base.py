@@ -3,30 +3,99 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from megalabel.base import Component
+from megalabel.data import LabelSet
+from megalabel.neural.losses.base import Loss
+from megalabel.neural.models import Stepped
 from megalabel.neural.targets import Targets
+from megalabel.parts import Classifier
 
 
-class Head(nn.Module, ABC):
-    """Scores labels from features, and learns to.
+class Head(Component, ABC):
+    """How to build a head: what scores labels by the vectors of texts, and learns to.
 
-    The trainer calls the head like any module and sets `learning_rate` before each step. A head
-    that updates its own weights does it with that rate while it computes the loss; another exposes
-    parameters. Whoever trains need not know which.
+    A subclass in a file of this package, with a `name`, is all it takes to be one of those that
+    `heads.create` knows.
     """
 
-    def __init__(self, width: int, labels: int) -> None:
+    name: ClassVar[str]
+    """What `heads.create` knows it by."""
+    ARRAYS: ClassVar[tuple[str, ...]]
+    """The names of what `keep` gives."""
+
+    @property
+    def rate_per_text(self) -> bool:
+        """Whether its rate is for each text of a batch, and not for a step."""
+        return False
+
+    @abstractmethod
+    def build(
+        self,
+        width: int,
+        counts: np.ndarray,
+        rows: int,
+        loss: Loss | None,
+        *,
+        device: torch.device,
+        seed: int,
+        shard: tuple[int, int] | None = None,
+    ) -> HeadModule:
+        """A module to be trained.
+
+        Parameters
+        ----------
+        width
+            Of the vectors that it will see.
+        counts : array (labels,)
+            How many of the `rows` have each label: where a module may start from.
+        loss
+            What it learns by.
+        shard
+            (first, last): hold these labels alone; see `heads.begin`.
+        """
+
+    @abstractmethod
+    def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """What a trained module has learned; `counts` say which labels it has never seen."""
+
+    @abstractmethod
+    def ranker(self, arrays: Mapping[str, np.ndarray], labels: LabelSet) -> Classifier:
+        """A fitted classifier without torch that ranks the labels of vectors, by what was kept."""
+
+
+class HeadModule(Stepped, ABC):
+    """Scores labels from features, and learns to.
+
+    A module that updates its own weights does it at `learning_rate`, which is set before each
+    step, while it computes the loss; another exposes parameters. Whoever trains need not know
+    which.
+
+    Parameters
+    ----------
+    width, labels
+        Length of the features and number of labels.
+    shard
+        (first, last): the labels that it holds; None: all of them.
+    """
+
+    def __init__(self, width: int, labels: int, shard: tuple[int, int] | None = None) -> None:
         super().__init__()
         if width < 1 or labels < 1:
             raise ValueError(f"a head needs features and labels, not {width} and {labels}")
         self.width = width
         self.labels = labels
+        self.first, self.last = shard or (0, labels)
         self.learning_rate = 0.05
+
+    def before_update(self, rate: float) -> None:
+        self.learning_rate = rate
 
     @abstractmethod
     def forward(
@@ -40,7 +109,17 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def scores(self, features: Tensor, shortlist: Tensor) -> Tensor:
-        """The scores of the labels in each row of `shortlist` (rows, candidates)."""
+        """The scores of the labels in each row of `shortlist` (rows, candidates); minus infinity
+        for those that are not held."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What is kept of it, by name; each with a row for every label that is held, where the
+        head is to be shared out over processes."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+    def merge_normaliser(self, normaliser: Tensor) -> Tensor:
+        """Each row's log-sum-exp over all labels from that over this head's; replaced in shards."""
+        return normaliser
 
     def check(self, features: Tensor, targets: Targets | None = None) -> None:
         """Raise a ValueError that names both shapes where features or targets do not fit."""

@@ -5,23 +5,128 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.base import Head, Learned, best_of_chunks
-from megalabel.neural.heads.optimisers import Adam, Optimiser, Sgd
-from megalabel.neural.heads.plain import plain_step, product
+from megalabel.base import Check, number, one_of
+from megalabel.data import LabelSet
+from megalabel.labels import LabelTree
+from megalabel.neural.heads.base import Head, HeadModule, Learned, best_of_chunks
+from megalabel.neural.heads.steps.optimisers import Adam, Optimiser, Sgd
+from megalabel.neural.heads.steps.plain import plain_step, product
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
+from megalabel.rankers import DenseTree
 
 if TYPE_CHECKING:
     from megalabel.neural.kernels.tuning import Tuning
 
+_UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
+
 
 class DenseHead(Head):
+    """One vector of weights and a bias a label, trained on all labels in every step.
+
+    At first every label is as likely as it is frequent: scores of 0 for all of them would throw the
+    encoder about before it has learned anything.
+
+    Parameters
+    ----------
+    precision : "auto", "bf16" or "float32"
+        Of the labels' weights; "auto": bf16 where there is a GPU.
+    optimiser : "sgd" or "adam"
+        Of the labels' weights. Adam, with one second moment a label, takes twice the memory. The
+        rate is for each text of a batch, as the weights move by the sum; with Adam for a step.
+    momentum : float
+        Of "sgd".
+    compensate : float
+        The share of labels, the most frequent ones, whose rounding errors are carried along.
+    """
+
+    name = "dense"
+    ARRAYS = ("weights", "bias")
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "precision": one_of("auto", "bf16", "float32"),
+        "optimiser": one_of("sgd", "adam"),
+        "momentum": number(0, 1),
+        "compensate": number(0, 1),
+    }
+
+    def __init__(
+        self,
+        *,
+        precision: str = "auto",
+        optimiser: str = "sgd",
+        momentum: float = 0.0,
+        compensate: float = 0.0,
+    ) -> None:
+        self.precision = precision
+        self.optimiser = optimiser
+        self.momentum = momentum
+        self.compensate = compensate
+
+    @property
+    def rate_per_text(self) -> bool:
+        return self.optimiser == "sgd"
+
+    def build(
+        self,
+        width: int,
+        counts: np.ndarray,
+        rows: int,
+        loss: Loss | None,
+        *,
+        device: torch.device,
+        seed: int,
+        shard: tuple[int, int] | None = None,
+    ) -> DenseModule:
+        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
+        module = DenseModule(
+            width,
+            len(counts),
+            loss,
+            dtype=torch.bfloat16 if half else torch.float32,
+            optimiser=self.optimiser,
+            momentum=self.momentum,
+            bias=True,
+            compensate=self.compensate,
+            label_counts=counts,
+            seed=seed,
+            shard=shard,
+            device=device,
+        )
+        share = (counts[module.first : module.last] + 0.5) / (rows + 1)
+        assert module.bias is not None
+        module.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        return module
+
+    def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Weights in half precision and biases, by which a label never seen comes last."""
+        tensors, seen = module.tensors(), counts > 0
+        weights = tensors["weights"].to(torch.float16).cpu().numpy()
+        weights[~seen] = 0
+        bias = np.where(seen, tensors["bias"].cpu().numpy(), _UNSEEN).astype(np.float32)
+        return {"weights": weights, "bias": bias}
+
+    def ranker(self, arrays: Mapping[str, np.ndarray], labels: LabelSet) -> DenseTree:
+        """A tree of one level."""
+        made = DenseTree()
+        made.restore(
+            {
+                "tree_": LabelTree.from_parents(np.full(len(labels), -1)),
+                "weights_": [arrays["weights"]],
+                "biases_": [arrays["bias"]],
+                "labels_": labels,
+            }
+        )
+        return made
+
+
+class DenseModule(HeadModule):
     """One vector of weights a label, trained on all labels in every step.
 
     Neither the scores of all labels, nor the gradient by them, nor the gradient of all weights
@@ -67,7 +172,7 @@ class DenseHead(Head):
     seed
         Of initial weights, dropout and rounding.
     shard
-        (first, last): hold the weights of these labels alone; see `ShardedHead`.
+        (first, last): hold the weights of these labels alone; see `ShardedModule`.
     tuning
         How the GPU kernels are cut (`kernels.tuning.Tuning`); results are the same.
     device
@@ -76,8 +181,8 @@ class DenseHead(Head):
     Examples
     --------
     >>> import torch
-    >>> from megalabel.neural.heads import DenseHead
-    >>> head = DenseHead(4, 6, loss=None, seed=1)
+    >>> from megalabel.neural.heads import DenseModule
+    >>> head = DenseModule(4, 6, loss=None, seed=1)
     >>> scores, labels = head.top_k(torch.ones(2, 4), 3)
     >>> labels.shape
     torch.Size([2, 3])
@@ -109,7 +214,7 @@ class DenseHead(Head):
         tuning: Tuning | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(width, labels)
+        super().__init__(width, labels, shard)
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"weights are torch.float32 or torch.bfloat16, not {dtype}")
         if chunk is not None and chunk < 1:
@@ -120,7 +225,6 @@ class DenseHead(Head):
         self.value_every = value_every
         self.seed = seed
         self.tuning = tuning
-        self.first, self.last = shard or (0, labels)
         weights = _initial(self.first, self.last, width, dtype, seed, device)
         self.register_buffer("weights", weights)
         made = torch.zeros(len(weights), device=weights.device) if bias else None
@@ -138,7 +242,7 @@ class DenseHead(Head):
             raise ValueError(f'the optimiser is "sgd" or "adam", not {optimiser!r}')
         self._step: int | None = 0
         self._fused: Any = None
-        self.register_load_state_dict_post_hook(DenseHead._forget_step)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(DenseModule._forget_step)  # type: ignore[no-untyped-call]
 
     def _forget_step(self, _: Any) -> None:
         self._step = None
@@ -156,7 +260,7 @@ class DenseHead(Head):
         """The mean loss of the rows; in training mode, also a step of the optimiser."""
         self.check(features, targets)
         if shortlist is not None:
-            raise ValueError("a dense head scores all labels; a shortlist is for ShortlistHead")
+            raise ValueError("a dense head scores all labels; a shortlist is for ShortlistModule")
         features = self.drop(features)
         if not (self.training and torch.is_grad_enabled()):
             return self.learn(features.detach(), targets, update=False)[0]
@@ -197,15 +301,11 @@ class DenseHead(Head):
             interpreted = os.environ.get("TRITON_INTERPRET") == "1" and self.tuning is not None
             launches = device.type == "cuda" or interpreted
             if launches and importlib.util.find_spec("triton") is not None:
-                from megalabel.neural.heads.fused import step_for
+                from megalabel.neural.heads.steps.fused import step_for
 
                 made = step_for(self)
             self._fused = (device, made)
         return self._fused[1]
-
-    def merge_normaliser(self, normaliser: Tensor) -> Tensor:
-        """Each row's log-sum-exp over all labels from that over this head's; replaced in shards."""
-        return normaliser
 
     def chunks(self, rows: int) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together."""
@@ -236,6 +336,11 @@ class DenseHead(Head):
         if self.bias is not None:
             scores = scores + self.bias[at]
         return scores.masked_fill(~held, -math.inf)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights, and the biases where there are some."""
+        bias = {} if self.bias is None else {"bias": self.bias}
+        return {"weights": self.weights, **bias}
 
     def extra_repr(self) -> str:
         return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from megalabel.neural.heads.base import Head, best, best_of_chunks
+from megalabel.neural.heads.base import HeadModule, best, best_of_chunks
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
@@ -17,7 +17,7 @@ SPARSE = 200_000  # labels from which on a step updates only those that it has s
 _DENSE = 64  # up to so many labels a candidate, scoring all of them is faster than fetching some
 
 
-class ShortlistHead(Head):
+class ShortlistModule(HeadModule):
     """Scores only the labels that are shortlisted for each row.
 
     A shortlist is (rows, candidates) label ids; ids below 0 are padding, which no loss and no
@@ -40,8 +40,8 @@ class ShortlistHead(Head):
     Examples
     --------
     >>> import torch
-    >>> from megalabel.neural.heads import ShortlistHead
-    >>> head = ShortlistHead(4, 100, loss=None)
+    >>> from megalabel.neural.heads import ShortlistModule
+    >>> head = ShortlistModule(4, 100, loss=None)
     >>> head.scores(torch.ones(1, 4), torch.tensor([[3, 8, -1]])).isinf()
     tensor([[False, False,  True]])
     """

@@ -14,6 +14,14 @@ FOCAL = tl.constexpr(2)
 SOFTMAX = tl.constexpr(3)
 NORMALISER = tl.constexpr(4)  # no gradient: the logarithm of the sum of exponentials
 
+# the forms that a loss may declare, by name (losses.base.Form)
+KINDS = {
+    "logistic": LOGISTIC.value,
+    "squared-hinge": SQUARED_HINGE.value,
+    "focal": FOCAL.value,
+    "softmax": SOFTMAX.value,
+}
+
 # neither Triton's interpreter nor a GPU of another maker reads PTX
 PTX = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1" and torch.version.hip is None)
 

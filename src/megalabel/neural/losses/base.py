@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -23,6 +24,25 @@ missing = Check(lambda v: v is None, "None")
 weights = missing | array | number(0)
 
 
+@dataclass(frozen=True)
+class Form:
+    """A formula that fused kernels know, by name.
+
+    | name | for a label that does not apply | `number` |
+    |---|---|---|
+    | "logistic" | log(1 + exp(s)) | |
+    | "squared-hinge" | max(0, 1 + s)² | |
+    | "focal" | σ(s)^number log(1 + exp(s)) | gamma |
+    | "softmax" | of all labels: -Σ t log softmax(number s) | 1 / temperature |
+
+    The first three are times the label's weight as a negative (`SeparableLoss.column_weights`), t
+    of the last is from `PickLoss.row_targets`.
+    """
+
+    name: str
+    number: float = 0.0
+
+
 class Loss(Component, ABC):
     """A loss of scores (rows, columns) against targets of the same shape.
 
@@ -41,6 +61,11 @@ class Loss(Component, ABC):
     normalised: ClassVar[bool] = False
     """Whether it is -Σ t log softmax(s / `temperature`), with t from `row_targets`, so that labels
     can be done in chunks twice: for the sum of the exponentials, then for the gradient."""
+
+    @property
+    def form(self) -> Form | None:
+        """The formula by which fused kernels compute it; None: they do not."""
+        return None
 
     positive_weights: Weights
     propensities: ArrayLike | None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from megalabel.neural.losses.base import Form
 from megalabel.neural.losses.separable import SeparableLoss
 
 
@@ -22,6 +23,7 @@ class BCE(SeparableLoss):
     """
 
     name = "bce"
+    form = Form("logistic")
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         positive, negative = terms

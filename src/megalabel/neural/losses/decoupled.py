@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from megalabel.base import Check, number
-from megalabel.neural.losses.base import Weights, weights
-from megalabel.neural.losses.picking import PickLoss, softmax
+from megalabel.neural.losses.negatives import NegativesLoss
+from megalabel.neural.losses.picking import softmax
 
 
-class DecoupledSoftmax(PickLoss):
+class DecoupledSoftmax(NegativesLoss):
     """Softmax cross entropy where a row's positives do not compete (DEXML, Gupta et al. 2024).
 
     The term of a positive p is -log(exp(s_p) / (exp(s_p) + Σ exp(s_n))) over the negatives n, the
@@ -39,55 +34,18 @@ class DecoupledSoftmax(PickLoss):
     """
 
     name = "decoupled-softmax"
-    PARAMETERS: ClassVar[Mapping[str, Check]] = {
-        **PickLoss.PARAMETERS,
-        "temperature": number(1e-6, 1e6),
-        "negative_weights": weights,
-    }
-
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.05,
-        positive_weights: Weights = None,
-        negative_weights: Weights = None,
-        propensities: ArrayLike | None = None,
-        correction: str | None = None,
-        reduction: str = "mean",
-        pick: str | int = "all",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            positive_weights=positive_weights,
-            propensities=propensities,
-            correction=correction,
-            reduction=reduction,
-            pick=pick,
-            seed=seed,
-        )
-        self.temperature = temperature
-        self.negative_weights = negative_weights
-
-    def _terms(
-        self, targets: Tensor, labels: Tensor | None, mask: Tensor | None, step: int
-    ) -> tuple[Tensor, ...]:
-        (picked,) = super()._terms(targets, labels, mask, step)
-        factors = torch.ones_like(targets) * self._of_columns(
-            "negative_weights", targets, labels, mask
-        )
-        exists = targets == 0 if mask is None else (targets == 0) & mask
-        return picked, factors.log().masked_fill(~exists, -torch.inf)
+    temperature: float
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
-        picked, factors = terms
+        picked, factors, _ = terms
         scores = scores / self.temperature
-        negatives = torch.logsumexp(scores + factors, dim=1, keepdim=True)
+        negatives = torch.logsumexp(scores + factors.log(), dim=1, keepdim=True)
         return -(picked * logsigmoid(scores - negatives)).sum(dim=1)
 
     def _gradient(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
-        picked, factors = terms
+        picked, factors, _ = terms
         scores = scores / self.temperature
-        negatives = torch.logsumexp(scores + factors, dim=1, keepdim=True)
+        negatives = torch.logsumexp(scores + factors.log(), dim=1, keepdim=True)
         pushed = picked * torch.sigmoid(negatives - scores)
-        _, shares = softmax(scores + factors, None)
+        _, shares = softmax(scores + factors.log(), None)
         return (pushed.sum(dim=1, keepdim=True) * shares - pushed) / self.temperature

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from megalabel.base import Check, number
-from megalabel.neural.losses.base import Weights
+from megalabel.neural.losses.base import Form, Weights
 from megalabel.neural.losses.separable import SeparableLoss
 
 
@@ -61,6 +61,10 @@ class Focal(SeparableLoss):
             reduction=reduction,
         )
         self.gamma = gamma
+
+    @property
+    def form(self) -> Form:
+        return Form("focal", self.gamma)
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         positive, negative = terms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from megalabel.neural.losses.base import Form
 from megalabel.neural.losses.separable import SeparableLoss
 
 
@@ -23,6 +24,7 @@ class SquaredHinge(SeparableLoss):
     """
 
     name = "squared-hinge"
+    form = Form("squared-hinge")
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         positive, negative = terms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from megalabel.neural.losses.base import Form
 from megalabel.neural.losses.picking import PickLoss, softmax
 
 
@@ -33,6 +34,10 @@ class Softmax(PickLoss):
     name = "softmax"
     normalised = True
     temperature: float = 1.0
+
+    @property
+    def form(self) -> Form:
+        return Form("softmax", 1 / self.temperature)
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         (picked,) = terms

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from megalabel.base import Check, integer, number, one_of
-from megalabel.neural.losses.base import Weights, missing, weights
-from megalabel.neural.losses.picking import PickLoss, softmax
+from megalabel.neural.losses.base import Weights, missing
+from megalabel.neural.losses.negatives import NegativesLoss
+from megalabel.neural.losses.picking import softmax
 
 
-class Triplet(PickLoss):
+class Triplet(NegativesLoss):
     """max(0, s_n - s_p + margin) over a row's positives p and the negatives n that are hard for p.
 
     Negatives are columns of target 0. Of those that come within the margin of a positive, some are
@@ -45,12 +46,11 @@ class Triplet(PickLoss):
 
     name = "triplet"
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
-        **PickLoss.PARAMETERS,
+        **NegativesLoss.PARAMETERS,
         "margin": number(0),
         "mining": one_of("hardest", "semi-hard"),
         "negatives": one_of("all") | integer(1),
         "temperature": missing | number(1e-6, 1e6),
-        "negative_weights": weights,
     }
 
     def __init__(
@@ -69,7 +69,9 @@ class Triplet(PickLoss):
         seed: int = 0,
     ) -> None:
         super().__init__(
+            temperature=temperature,
             positive_weights=positive_weights,
+            negative_weights=negative_weights,
             propensities=propensities,
             correction=correction,
             reduction=reduction,
@@ -79,16 +81,6 @@ class Triplet(PickLoss):
         self.margin = margin
         self.mining = mining
         self.negatives = negatives
-        self.temperature = temperature
-        self.negative_weights = negative_weights
-
-    def _terms(
-        self, targets: Tensor, labels: Tensor | None, mask: Tensor | None, step: int
-    ) -> tuple[Tensor, ...]:
-        (picked,) = super()._terms(targets, labels, mask, step)
-        exists = targets == 0 if mask is None else (targets == 0) & mask
-        factors = self._of_columns("negative_weights", targets, labels, mask)
-        return picked, exists.to(targets.dtype) * factors, exists
 
     def _values(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         picked, factors, exists = terms

@@ -1,0 +1,1 @@
+"""How the weights of a dense head move: in plain torch, or by kernels."""
