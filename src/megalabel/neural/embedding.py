@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,12 +13,16 @@ import torch
 from megalabel import store
 from megalabel.base import (
     Component,
+    Learned,
     clone,
     instance,
     integer,
+    list_of,
     made_once,
     one_of,
+    part,
     sequence_of,
+    value,
     with_learned,
 )
 from megalabel.data.matrix import normalised_rows
@@ -82,6 +86,12 @@ class Embedding(Featurizer):
         "norm": one_of("l2", None),
         "device": instance(str),
         "precision": one_of("auto", "bf16", "float32"),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "encoder_": part(Encoder),
+        "tokenizer_": part(Tokenizer),
+        "levels_": list_of(value(instance(dict))),
     }
 
     encoder_: Encoder
@@ -169,16 +179,14 @@ class Embedding(Featurizer):
         twin.folder = None
         return twin
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder and its tokenizer back; they must fit each other."""
-        encoder, tokenizer = learned.get("encoder_"), learned.get("tokenizer_")
-        if not isinstance(encoder, Encoder) or not isinstance(tokenizer, Tokenizer):
-            raise ValueError("Embedding is an encoder and the tokenizer it was trained with")
-        encoder.check_fitted()
-        if learned.get("levels_") != []:
+    def check_learned(self) -> None:
+        """The levels must fit the encoder, whose module is made when it is first asked."""
+        for fitted in (self.encoder_, self.tokenizer_):
+            fitted.check_fitted()
+        if self.levels_:
             with torch.device("meta"):
-                check_levels("Embedding", encoder.rebuild(encoder.about_), learned.get("levels_"))
-        super().restore(learned)
+                module = self.encoder_.rebuild(self.encoder_.about_)
+            check_levels("Embedding", module, self.levels_)
         self._module = None
 
     def _encoding(self) -> Any:
@@ -216,13 +224,12 @@ def encoder_of(tagger: Tagger | str | Path) -> tuple[Encoder, Tokenizer]:
     return units[0].encoder_, units[0].tokenizer_
 
 
-def _embeddings(part: Any) -> Iterator[Embedding]:
+def _embeddings(learned: Any) -> Iterator[Embedding]:
     """Those among the fitted parts of features."""
-    if isinstance(part, Embedding):
-        yield part
-    elif isinstance(part, Component):
-        for value in part.learned().values():
-            yield from _embeddings(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _embeddings(value)
+    if isinstance(learned, Embedding):
+        yield learned
+    elif isinstance(learned, Component):
+        yield from _embeddings(list(learned.learned().values()))
+    elif isinstance(learned, list):
+        for inner in learned:
+            yield from _embeddings(inner)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import instance, made_once, one_of, with_learned
+from megalabel.base import Learned, instance, made_once, one_of, part, with_learned
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.onnx_graphs import states_graph
 from megalabel.neural.tokens import TokenBatch
@@ -37,6 +37,8 @@ class EncoderStates(States):
         "device": instance(str),
         "precision": one_of("auto", "bf16", "float32"),
     }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {"encoder_": part(Encoder)}
 
     encoder_: Encoder
 
@@ -70,12 +72,9 @@ class EncoderStates(States):
         graph = states_graph(_States(self.encoder_.module()), type(self.encoder_).__name__, int8)
         return with_learned(OnnxStates(), graph_=graph)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder back."""
-        if not isinstance(learned.get("encoder_"), Encoder):
-            raise ValueError("encoder_ of EncoderStates must be an encoder")
-        learned["encoder_"].check_fitted()
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """The encoder must be trained; its module is made when it is first asked."""
+        self.encoder_.check_fitted()
         self._module = None
 
 
