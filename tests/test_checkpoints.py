@@ -95,7 +95,7 @@ def test_arrays_among_the_parameters_count_in_full(tmp_path):
     costs = [np.ones(1_500), np.ones(1_500)]
     costs[1][700] = 2
     with checkpoints.kept_in(tmp_path):
-        folders = {checkpoints.Steps(OneVsAll(positive_costs=c), X).file("x") for c in costs}
+        folders = {checkpoints.Checkpoint(OneVsAll(positive_costs=c), X).file("x") for c in costs}
     assert len(folders) == 2
 
 
@@ -106,7 +106,7 @@ def test_what_changes_no_result_does_not_throw_steps_away(tmp_path):
     def folder(**options):
         trainer = neural.Trainer(**options)
         owner = neural.FullClassifier(neural.BagEncoder(width=4), trainer)
-        return checkpoints.Steps(owner, X).file("x")
+        return checkpoints.Checkpoint(owner, X).file("x")
 
     with checkpoints.kept_in(tmp_path):
         assert folder(log="here") == folder(log="there", checkpoint_seconds=5)

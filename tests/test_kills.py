@@ -145,7 +145,7 @@ def test_a_step_of_a_fit_is_whole_or_made_anew(tmp_path):
     states, killed = 0, True
     while killed:
         with checkpoints.kept_in(tmp_path / str(states)):
-            steps = checkpoints.Steps(OneVsAll(), X)
+            steps = checkpoints.Checkpoint(OneVsAll(), X)
 
             def write() -> None:
                 steps.done("first", lambda: 2 * X)  # noqa: B023

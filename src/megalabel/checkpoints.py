@@ -1,11 +1,11 @@
-"""Checkpoints of long fits: finished steps are kept, and a fit that starts again takes them up.
+"""Checkpoints of long fits: finished parts are kept, and a fit that starts again takes them up.
 
     with checkpoints.kept_in("work"):
         tagger.fit(corpus)
 
-A fit made of units of work keeps them by name (`work.execute`), others ask for each step by
-`Steps.done`. Steps belong to one fit: they carry
-a fingerprint of its data and parameters, and those of another are not taken.
+A fit made of units of work keeps the part that each gives (`work.execute`); others ask for each of
+theirs by `Checkpoint.done`. Parts belong to one fit: they carry a fingerprint of its data and
+parameters, and those of another are not taken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 @contextmanager
 def kept_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Fits within keep their finished steps in a folder; None: they do not."""
+    """Fits within keep their finished parts in a folder; None: they do not."""
     token = _FOLDER.set(None if folder is None else Path(folder))
     try:
         yield
@@ -41,8 +41,8 @@ def kept_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         _FOLDER.reset(token)
 
 
-class Steps:
-    """The steps of one fit.
+class Checkpoint:
+    """What is kept of one fit.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Steps:
     >>> X = csr_matrix([[1.0, 2.0]])
     >>> import tempfile
     >>> with kept_in(tempfile.mkdtemp()):
-    ...     steps = Steps(OneVsAll(), X)
-    ...     _ = steps.done("first", lambda: 2 * X)
-    ...     steps.done("first", lambda: 3 * X).toarray()  # taken up, not made anew
+    ...     checkpoint = Checkpoint(OneVsAll(), X)
+    ...     _ = checkpoint.done("first", lambda: 2 * X)
+    ...     checkpoint.done("first", lambda: 3 * X).toarray()  # taken up, not made anew
     array([[2., 4.]])
     """
 
@@ -80,11 +80,11 @@ class Steps:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, name: str) -> Path | None:
-        """Where a step may keep a file of its own; None: nothing is kept."""
+        """Where a file of another kind may be kept; None: nothing is."""
         return None if self._folder is None else self._folder / name
 
     def done(self, name: str, make: Callable[[], csr_matrix]) -> csr_matrix:
-        """The matrix of a step: as kept, or made now and kept."""
+        """The matrix of a part: as kept, or made now and kept."""
         matrix = self.kept(name)
         if matrix is None:
             matrix = make()
@@ -92,7 +92,7 @@ class Steps:
         return matrix
 
     def kept(self, name: str) -> csr_matrix | None:
-        """The matrix of a step that was finished before; None: it was not, or it is damaged."""
+        """The matrix of a part that was finished before; None: it was not, or it is damaged."""
         file = self.file(f"{name}.npz")
         if file is None or not file.exists():
             return None
@@ -106,7 +106,7 @@ class Steps:
             return None
 
     def keep(self, name: str, matrix: csr_matrix) -> None:
-        """Keep the matrix of a finished step, where steps are kept."""
+        """Keep the matrix of a finished part, where parts are kept."""
         file = self.file(f"{name}.npz")
         if file is None:
             return

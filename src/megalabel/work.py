@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.progress import Progress, progress
 
 
@@ -85,22 +85,24 @@ def using(executor: Executor) -> Iterator[None]:
         _EXECUTOR.reset(token)
 
 
-def execute(job: Job, steps: Steps) -> None:
+def execute(job: Job, checkpoint: Checkpoint) -> None:
     """Run all units of a job, but for those that a checkpoint keeps."""
     with progress(job.title, job.size) as bar:
         while units := job.units():
-            job.assemble(_parts(job, units, steps, bar))
+            job.assemble(_parts(job, units, checkpoint, bar))
             del units  # its arrays are not to be held while the next stage is made
 
 
-def _parts(job: Job, units: Sequence[Unit], steps: Steps, bar: Progress) -> Iterator[csr_matrix]:
+def _parts(
+    job: Job, units: Sequence[Unit], checkpoint: Checkpoint, bar: Progress
+) -> Iterator[csr_matrix]:
     """The part of each unit, as kept or as run now and kept."""
-    kept = {unit.name for unit in units if steps.kept(unit.name) is not None}
+    kept = {unit.name for unit in units if checkpoint.kept(unit.name) is not None}
     fresh = _EXECUTOR.get()(job, [unit for unit in units if unit.name not in kept])
     for unit in units:
-        part = steps.kept(unit.name) if unit.name in kept else None
+        part = checkpoint.kept(unit.name) if unit.name in kept else None
         if part is None:
             part = next(fresh)
-            steps.keep(unit.name, part)
+            checkpoint.keep(unit.name, part)
         yield part
         bar.advance(unit.size)

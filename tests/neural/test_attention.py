@@ -152,7 +152,7 @@ def restored(made):
     """The models of all levels as learned."""
     models = []
     for depth, encoder in enumerate([*made.coarse_, made.encoder_]):
-        level = attention_module._Level(made.tree_, depth)
+        level = attention_module._AttentionLevel(made.tree_, depth)
         model = AttentionModel(encoder.module(), made.hidden, level)
         own = {k.split(".", 1)[1]: v for k, v in made.heads_.items() if k.startswith(f"{depth}.")}
         state = {k: torch.from_numpy(v.astype(np.float32)) for k, v in own.items()}

@@ -13,7 +13,7 @@ from megalabel.neural import PretrainedEncoder, RecursiveClassifier, Trainer
 from megalabel.neural.heads import ShortlistModule
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.losses import SquaredHinge
-from megalabel.neural.recursive import _Level, _LevelModel
+from megalabel.neural.recursive import _TunedLevel, _TunedModel
 from megalabel.neural.shortlists import Candidates, best, children
 from megalabel.neural.targets import Targets
 from megalabel.neural.views import Views, joined
@@ -49,7 +49,7 @@ def level(random, rows=60, labels=40, beam=2):
         beam,
         parents,
     )
-    return _Level(tree, depth, Y, matched), tree, Y
+    return _TunedLevel(tree, depth, Y, matched), tree, Y
 
 
 @pytest.mark.parametrize("most", [1, 4, 9, 1000])
@@ -144,7 +144,7 @@ def test_an_interrupted_training_goes_on_to_the_same_end(
         model = made(encoder, arity=4, max_leaf=2)
         return model.fit(views, corpus.targets).rank(views, 5)
 
-    forward, calls = _LevelModel.forward, []
+    forward, calls = _TunedModel.forward, []
 
     def counted(self, batch):
         calls.append(1)
@@ -153,7 +153,7 @@ def test_an_interrupted_training_goes_on_to_the_same_end(
         return forward(self, batch)
 
     whole = fit()
-    monkeypatch.setattr(_LevelModel, "forward", counted)
+    monkeypatch.setattr(_TunedModel, "forward", counted)
     with checkpoints.kept_in(tmp_path):
         with pytest.raises(Interrupted):
             fit()

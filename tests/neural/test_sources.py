@@ -128,9 +128,9 @@ def train(pairs, folder=None, **options):
     own = {"epochs": 4, "batch": SIZE, "learning_rate": 0.01, "head_learning_rate": 0.05}
     model, source = DualModel(pairs[0]), PairSource(*pairs)
     with checkpoints.kept_in(folder):
-        steps = None if folder is None else checkpoints.Steps(OneVsAll(), pairs[2])
+        checkpoint = None if folder is None else checkpoints.Checkpoint(OneVsAll(), pairs[2])
         trainer = Trainer(**own | options, checkpoint_seconds=0, device="cpu")
-        trainer.fit(model, source, steps=steps)
+        trainer.fit(model, source, checkpoint=checkpoint)
     return model, source
 
 

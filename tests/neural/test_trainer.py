@@ -245,8 +245,10 @@ def run(folder, epochs=4, average=None, log=None):
     model = Model()
     options = {"epochs": epochs, "batch": 16, "average": average, "learning_rate": 0.01}
     with checkpoints.kept_in(folder):
-        steps = None if folder is None else checkpoints.Steps(OneVsAll(), Y)
-        Trainer(**options, checkpoint_seconds=0, log=log).fit(model, TextSource(X, Y), steps=steps)
+        checkpoint = None if folder is None else checkpoints.Checkpoint(OneVsAll(), Y)
+        Trainer(**options, checkpoint_seconds=0, log=log).fit(
+            model, TextSource(X, Y), checkpoint=checkpoint
+        )
     return state(model)
 
 

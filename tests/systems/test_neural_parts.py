@@ -93,7 +93,7 @@ def test_a_plan_takes_few_steps_and_foresees_them_all(name, create, corpus, monk
 
 
 def test_a_plan_tries_batches_of_all_lengths(create, corpus):
-    job = neural_parts._Job(create("astec"), corpus)
+    job = neural_parts._Trials(create("astec"), corpus)
     words = np.diff(job._vectors.indptr)
     longest = words[job.order[-job.batch :]]
     assert longest.min() >= np.delete(words, job.order[-job.batch :]).max()
@@ -116,7 +116,7 @@ def test_a_plan_tries_batches_of_all_lengths(create, corpus):
     ],
 )
 def test_what_a_plan_makes_of_two_trials(fewer, more, expected):
-    assert neural_parts._Job.line(*fewer, *more, 100) == pytest.approx(expected)
+    assert neural_parts._Trials.line(*fewer, *more, 100) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,6 @@ def test_what_a_plan_makes_of_two_trials(fewer, more, expected):
     ],
 )
 def test_the_size_of_a_ranker_is_a_power_of_the_texts(fewer, more, expected, create, corpus):
-    job = neural_parts._Job(create("astec"), corpus)
+    job = neural_parts._Trials(create("astec"), corpus)
     job._whole = 1600
     assert job.power(*fewer, *more) == pytest.approx(expected)

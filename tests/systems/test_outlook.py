@@ -40,7 +40,7 @@ def test_a_neural_job_is_tried_on_few_texts_for_two_steps(
 
 def test_several_models_take_several_times_as_long(create, corpus, monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(neural_parts._Job, "rough_seconds", lambda _: 10.0)
+    monkeypatch.setattr(neural_parts._Trials, "rough_seconds", lambda _: 10.0)
     seconds = [
         outlook(systems.create("xr-transformer", device="cpu", models=models), corpus).seconds
         for models in (1, 3)

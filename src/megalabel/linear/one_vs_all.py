@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel.base import part
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_width, clamped, scaled_rows
@@ -118,7 +118,7 @@ class OneVsAll(training.LinearClassifier):
     def _fit(self, examples: Examples) -> None:
         """Train a classifier for each label."""
         job = OneVsAllJob(self, examples)
-        execute(job, Steps(self, job.rows, examples.targets, *job.costs))
+        execute(job, Checkpoint(self, job.rows, examples.targets, *job.costs))
         self.weights_ = job.weights()
 
     def with_labels(self, others: Sequence[Self], labels: LabelSet) -> Self:

@@ -21,7 +21,7 @@ from megalabel.base import (
     part,
     sequence_of,
 )
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_width, clamped, column_slice, row_slice, scaled_rows
@@ -185,11 +185,11 @@ class TreeClassifier(training.LinearClassifier):
         X, costs = training.rows_of(examples.rows), self.label_costs(examples)
         self.trees_ = self.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
-        steps = Steps(self, X, examples.targets, *costs, *shapes)
+        checkpoint = Checkpoint(self, X, examples.targets, *costs, *shapes)
         self.levels_ = []
         for tree in self.trees_:
             job = TreeJob(self, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
-            execute(job, steps)
+            execute(job, checkpoint)
             self.levels_.append(job.levels)
 
     def make_trees(self, examples: Examples) -> list[LabelTree]:

@@ -24,7 +24,7 @@ from megalabel.base import (
     sequence_of,
     with_learned,
 )
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
 from megalabel.features import OnnxTokens
 from megalabel.labels import LabelTree, label_vectors
@@ -151,7 +151,7 @@ class AttentionClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    def _train(self, examples: Examples, steps: Steps) -> None:
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train level after level."""
         X, Y = examples.rows, examples.targets
         truth = Y.copy()  # its relevances are cut off at 1
@@ -159,21 +159,21 @@ class AttentionClassifier(NeuralClassifier):
         self.tree_ = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, self.training, steps)
+            module = self.encoder.begin(X, self.seed, self.training, checkpoint)
         encoders: list[Encoder] = []
         self.heads_ = {}
         predicted: csr_matrix | None = None  # the likely clusters of the level above
         shared: nn.Module | None = None
         for depth in range(self.tree_.depth):
-            level = _Level(self.tree_, depth, truth, predicted)
+            level = _AttentionLevel(self.tree_, depth, truth, predicted)
             log.info("level %d of %d: %d nodes", depth + 1, self.tree_.depth, level.size)
-            model = self._trained(module, shared, level, examples, steps)
+            model = self._trained(module, shared, level, examples, checkpoint)
             encoders.append(clone(self.encoder).keep(module))
             for name, value in model.attention.state_dict().items():
                 self.heads_[f"{depth}.{name}"] = value.cpu().numpy().astype(_type(name))
             if depth + 1 < self.tree_.depth:
                 find = partial(self._scored, model, level, X, predicted, self.beam)
-                predicted = steps.done(f"clusters-{depth + 1}", find)
+                predicted = checkpoint.done(f"clusters-{depth + 1}", find)
             shared = model.attention.shared
         self.encoder_, self.coarse_ = encoders[-1], encoders[:-1]
 
@@ -181,9 +181,9 @@ class AttentionClassifier(NeuralClassifier):
         self,
         module: EncoderModule,
         shared: nn.Module | None,
-        level: _Level,
+        level: _AttentionLevel,
         examples: Examples,
-        steps: Steps,
+        checkpoint: Checkpoint,
     ) -> AttentionModel:
         """The model of a level, from the encoder and the shared layers of the one above."""
         X = examples.rows
@@ -207,7 +207,7 @@ class AttentionClassifier(NeuralClassifier):
             model,
             TextSource(X[model.rows], level.targets[model.rows]),
             evaluate=evaluate,
-            steps=steps,
+            checkpoint=checkpoint,
             name=f"level-{level.depth + 1}",
         )
         return model
@@ -270,7 +270,7 @@ class AttentionClassifier(NeuralClassifier):
     def _scored(
         self,
         model: AttentionModel,
-        level: _Level,
+        level: _AttentionLevel,
         X: Any,
         parents: csr_matrix | None,
         k: int,
@@ -299,7 +299,7 @@ class AttentionClassifier(NeuralClassifier):
         return vstack(parts, "csr")[np.argsort(order)]
 
 
-class _Level:
+class _AttentionLevel:
     """A level of the tree, its nodes numbered as in the tree, those of the last one as labels; in
     training, with the rows' nodes and with what the level above finds likely."""
 
@@ -330,7 +330,9 @@ class _Level:
 class AttentionModel(Model):
     """An encoder, and nodes that attend to its states."""
 
-    def __init__(self, encoder: EncoderModule, hidden: Sequence[int], level: _Level) -> None:
+    def __init__(
+        self, encoder: EncoderModule, hidden: Sequence[int], level: _AttentionLevel
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         sparse = level.depth > 0 and level.size > SPARSE

@@ -22,7 +22,7 @@ from megalabel.base import (
     sequence_of,
     with_learned,
 )
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data import Ranking
 from megalabel.data.examples import Examples
 from megalabel.errors import ParameterError
@@ -169,13 +169,13 @@ class CascadeClassifier(ViewsClassifier):
         self.validation = validation
         self.seed = seed
 
-    def _train(self, examples: Examples, steps: Steps) -> None:
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train all levels together, then the ranker."""
         X, Y, trainer = examples.rows, examples.targets, self.training
         self.tree_ = self._clustered(X.words, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X.tokens, self.seed, trainer, steps)
+            module = self.encoder.begin(X.tokens, self.seed, trainer, checkpoint)
             network = self._built(module)
         targets = Y.copy()
         np.minimum(targets.data, 1, out=targets.data)
@@ -192,7 +192,7 @@ class CascadeClassifier(ViewsClassifier):
                 return precision_at(ids, Y[judged])
 
         source = TextSource(X.tokens[rows], targets[rows])
-        trainer.fit(network, source, evaluate=evaluate, steps=steps)
+        trainer.fit(network, source, evaluate=evaluate, checkpoint=checkpoint)
         self.encoder_ = clone(self.encoder).keep(module)
         self.heads_ = self._kept(network, Y)
         self.ranker_ = None

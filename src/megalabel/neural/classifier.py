@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel.base import clone, made_once
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data import Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_width
@@ -57,11 +57,11 @@ class NeuralClassifier(Classifier):
         self.forget()
         with memory_advice(self.training, len(examples)):
             arrays = getattr(examples.rows, "arrays", [examples.rows])  # a matrix is one itself
-            self._train(examples, Steps(self, *arrays, examples.targets))
+            self._train(examples, Checkpoint(self, *arrays, examples.targets))
 
     @abstractmethod
-    def _train(self, examples: Examples, steps: Steps) -> None:
-        """Learn from examples whose rows the encoder reads; `steps` are those of this fit."""
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
+        """Learn from examples whose rows the encoder reads; `checkpoint` is that of this fit."""
 
     def forget(self) -> None:
         """Drop the modules that were made of what had been learned before."""

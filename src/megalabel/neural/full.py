@@ -18,7 +18,7 @@ from megalabel.base import (
     number,
     one_of,
 )
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
 from megalabel.neural.batches import Batch, TextSource
 from megalabel.neural.classifier import NeuralClassifier, held_out_rows, precision_at
@@ -107,7 +107,7 @@ class FullClassifier(NeuralClassifier):
         self.frozen = frozen
         self.seed = seed
 
-    def _train(self, examples: Examples, steps: Steps) -> None:
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train the encoder and all labels together."""
         X, Y = examples.rows, examples.targets
         rows, judged = held_out_rows(examples, self.validation, self.seed)
@@ -120,7 +120,7 @@ class FullClassifier(NeuralClassifier):
         counts = examples.label_counts
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, trainer, steps, examples.columns)
+            module = self.encoder.begin(X, self.seed, trainer, checkpoint, examples.columns)
             width = self.bottleneck or module.width
             head = begin(chosen, width, counts, Y.shape[0], loss, device=device, seed=self.seed)
             model = FullModel(
@@ -139,7 +139,7 @@ class FullClassifier(NeuralClassifier):
                 ids = head.top_k(torch.from_numpy(features).to(device), 1)[1]
                 return precision_at(ids.cpu().numpy(), truth)
 
-        trainer.fit(model, TextSource(X[rows], Y[rows]), evaluate=evaluate, steps=steps)
+        trainer.fit(model, TextSource(X[rows], Y[rows]), evaluate=evaluate, checkpoint=checkpoint)
         self.encoder_ = clone(self.encoder).keep(module)
         for name, array in chosen.keep(head, counts).items():
             setattr(self, f"{name}_", array)

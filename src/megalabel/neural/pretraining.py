@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from megalabel import store
 from megalabel.base import clone
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.errors import DataError, ParameterError
 from megalabel.neural.batches import TextSource
 from megalabel.neural.encoders.base import Encoder, EncoderModule
@@ -114,7 +114,7 @@ def pretrain(
         decay=decay,
         tied=tied,
         held_out=held_out,
-        steps=Steps(trainer, tokens.ids, tokens.indptr, digest),
+        checkpoint=Checkpoint(trainer, tokens.ids, tokens.indptr, digest),
     )
     return made.keep(module)
 
@@ -141,7 +141,7 @@ def train_on_tokens(
     trainer: Trainer,
     *,
     held_out: Tokens | None = None,
-    steps: Steps | None = None,
+    checkpoint: Checkpoint | None = None,
     **choices: Any,
 ) -> list[dict[str, float]]:
     """Train a module in place, as `pretrain` does; what the trainer recorded is returned."""
@@ -153,7 +153,9 @@ def train_on_tokens(
     evaluate = None if held_out is None else lambda: -model.mean_loss(held_out, trainer)
     none = csr_matrix((len(tokens), 1), dtype=np.float32)
     source = TextSource(tokens, none)
-    history = trainer.fit(model, source, evaluate=evaluate, steps=steps, name="pretraining")
+    history = trainer.fit(
+        model, source, evaluate=evaluate, checkpoint=checkpoint, name="pretraining"
+    )
     module.train()
     return history
 

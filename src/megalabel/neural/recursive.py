@@ -12,7 +12,7 @@ from scipy.sparse import csc_matrix, csr_matrix, vstack
 from torch import Tensor, nn
 
 from megalabel.base import Check, clone, instance, integer, number, one_of
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import scaled_rows
 from megalabel.labels import LabelTree, label_vectors
@@ -136,7 +136,7 @@ class RecursiveClassifier(ViewsClassifier):
         self.validation = validation
         self.seed = seed
 
-    def _train(self, examples: Examples, steps: Steps) -> None:
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Fine-tune level by level, then train the ranker."""
         X, Y = examples.rows, examples.targets
         vectors_of_labels = label_vectors(X.words, Y, "pifa")
@@ -145,7 +145,7 @@ class RecursiveClassifier(ViewsClassifier):
         )
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X.tokens, self.seed, self.training, steps)
+            module = self.encoder.begin(X.tokens, self.seed, self.training, checkpoint)
             module.to(self.training.torch_device)
         vectors = encoded(module, X.tokens, self.training)
         tuned = self._tuned(tree)
@@ -153,12 +153,12 @@ class RecursiveClassifier(ViewsClassifier):
         above = 1 if tuned[0] == 0 else tree.level_sizes[tuned[0] - 1]
         parents = csr_matrix(np.ones((len(X), above), np.float32))
         for depth in tuned:
-            level = _Level(tree, depth, Y, parents)
+            level = _TunedLevel(tree, depth, Y, parents)
             log.info("fine-tuning on level %d of %d: %d nodes", depth + 1, tree.depth, level.size)
-            self._tune(module, level, examples, vectors, steps)
+            self._tune(module, level, examples, vectors, checkpoint)
             vectors = encoded(module, X.tokens, self.training)
             if depth != tuned[-1]:
-                parents = self._matched(level, joined(X.words, vectors), steps)
+                parents = self._matched(level, joined(X.words, vectors), checkpoint)
         self.encoder_ = clone(self.encoder).keep(module)
         ranker = make_ranker(self.ranker, Y.shape[1], self.seed)
         self.ranker_ = ranker.fit_examples(examples.with_rows(joined(X.words, vectors)))
@@ -172,10 +172,10 @@ class RecursiveClassifier(ViewsClassifier):
     def _tune(
         self,
         module: EncoderModule,
-        level: _Level,
+        level: _TunedLevel,
         examples: Examples,
         vectors: np.ndarray,
-        steps: Steps,
+        checkpoint: Checkpoint,
     ) -> None:
         """Fine-tune the encoder on the nodes of a level."""
         X = examples.rows
@@ -188,7 +188,7 @@ class RecursiveClassifier(ViewsClassifier):
         if self.relevance == "shares":
             targets = scaled_rows(targets, "l1")
         device = self.training.torch_device
-        model = _LevelModel(module, head, level, self.dropout, self.max_active, device)
+        model = _TunedModel(module, head, level, self.dropout, self.max_active, device)
         rows, judged = held_out_rows(examples, self.validation, self.seed)
         model.rows = rows
         evaluate = None
@@ -202,13 +202,15 @@ class RecursiveClassifier(ViewsClassifier):
             model,
             TextSource(X.tokens[rows], targets[rows]),
             evaluate=evaluate,
-            steps=steps,
+            checkpoint=checkpoint,
             name=f"level-{level.depth + 1}",
         )
 
-    def _matched(self, level: _Level, features: csr_matrix, steps: Steps) -> csr_matrix:
+    def _matched(
+        self, level: _TunedLevel, features: csr_matrix, checkpoint: Checkpoint
+    ) -> csr_matrix:
         """The nodes of a level that a linear ranker finds likely for each row."""
-        weights = steps.done(f"ranker-{level.depth + 1}", lambda: level.ranker(features))
+        weights = checkpoint.done(f"ranker-{level.depth + 1}", lambda: level.ranker(features))
         chunks = ChunkedWeights.build(weights, level.starts, "float32")
         parts = []
         for start in range(0, features.shape[0], _SCORED):
@@ -224,7 +226,7 @@ class RecursiveClassifier(ViewsClassifier):
         return vstack(parts, "csr")
 
 
-class _Level:
+class _TunedLevel:
     """A level of the tree: its nodes, which rows have them, and which rows may come to them."""
 
     def __init__(self, tree: LabelTree, depth: int, Y: csr_matrix, matched: csr_matrix) -> None:
@@ -272,14 +274,14 @@ class _Level:
         return precision_at(found.cpu().numpy(), self.targets[rows])
 
 
-class _LevelModel(Model):
+class _TunedModel(Model):
     """The encoder and the head of one level."""
 
     def __init__(
         self,
         encoder: EncoderModule,
         head: ShortlistModule,
-        level: _Level,
+        level: _TunedLevel,
         dropout: float,
         max_active: int,
         device: torch.device,

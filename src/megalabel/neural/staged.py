@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from megalabel.base import Check, clone, instance, integer, number, one_of, with_learned
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import normalised_rows
 from megalabel.labels import LabelTree, label_vectors
@@ -127,19 +127,19 @@ class StagedClassifier(NeuralClassifier):
         self.validation = validation
         self.seed = seed
 
-    def _train(self, examples: Examples, steps: Steps) -> None:
+    def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train stage after stage."""
         X, Y = examples.rows, examples.targets.copy()
         if not self.reads_texts:
             X = csr_matrix(X, dtype=np.float32)
         np.minimum(Y.data, 1, out=Y.data)
         self.label_counts_ = examples.label_counts
-        module = self._surrogate(X, Y, steps, examples.columns)
+        module = self._surrogate(X, Y, checkpoint, examples.columns)
         self.encoder_ = clone(self.encoder).keep(module)
         vectors = normalised_rows(encoded(module, X, self.training))
         self.centroids_ = label_vectors(vectors, Y, "pifa-paper").toarray().astype(np.float16)
         capped = replace(examples, rows=X, targets=Y)
-        model = self._extreme(module, capped, self._nearest(vectors), steps)
+        model = self._extreme(module, capped, self._nearest(vectors), checkpoint)
         self.block_ = {k: v.cpu().numpy().copy() for k, v in model.block.state_dict().items()}
         self.weights_ = model.head.weights.weight.detach().cpu().numpy().astype(np.float16)
         assert model.head.bias is not None
@@ -160,7 +160,7 @@ class StagedClassifier(NeuralClassifier):
         )
 
     def _surrogate(
-        self, X: Any, Y: csr_matrix, steps: Steps, names: Sequence[str] | None
+        self, X: Any, Y: csr_matrix, checkpoint: Checkpoint, names: Sequence[str] | None
     ) -> EncoderModule:
         """Stage I: the encoder, trained on clusters of labels."""
         rate = self.surrogate_learning_rate
@@ -168,7 +168,7 @@ class StagedClassifier(NeuralClassifier):
         targets = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            module = self.encoder.begin(X, self.seed, trainer, steps, names)
+            module = self.encoder.begin(X, self.seed, trainer, checkpoint, names)
         counts = np.bincount(targets.indices, minlength=targets.shape[1])
         head = begin(
             DenseHead(precision="float32", optimiser="adam"),
@@ -180,7 +180,7 @@ class StagedClassifier(NeuralClassifier):
             seed=self.seed,
         )
         model = FullModel(module, head)
-        trainer.fit(model, TextSource(X, targets), steps=steps, name="surrogate")
+        trainer.fit(model, TextSource(X, targets), checkpoint=checkpoint, name="surrogate")
         return module
 
     def _clustered(self, X: Any, Y: csr_matrix) -> csr_matrix:
@@ -210,7 +210,11 @@ class StagedClassifier(NeuralClassifier):
         return found
 
     def _extreme(
-        self, module: EncoderModule, examples: Examples, shortlists: np.ndarray, steps: Steps
+        self,
+        module: EncoderModule,
+        examples: Examples,
+        shortlists: np.ndarray,
+        checkpoint: Checkpoint,
     ) -> ShortlistModel:
         """Stage III: the residual block and the classifiers, trained on shortlists."""
         X, Y = examples.rows, examples.targets
@@ -239,7 +243,7 @@ class StagedClassifier(NeuralClassifier):
                 return precision_at(ids.cpu().numpy(), Y[judged])
 
         source = TextSource(X[rows], Y[rows])
-        self.training.fit(model, source, evaluate=evaluate, steps=steps, name="extreme")
+        self.training.fit(model, source, evaluate=evaluate, checkpoint=checkpoint, name="extreme")
         return model
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from megalabel.base import Check, Component, boolean, instance, integer, number, one_of
-from megalabel.checkpoints import Steps
+from megalabel.checkpoints import Checkpoint
 from megalabel.errors import DataError, MegalabelError, NotEnoughMemoryError, ParameterError
 from megalabel.neural import processes
 from megalabel.neural.batches import Source
@@ -249,7 +249,7 @@ class Trainer(Component):
         source: Source,
         *,
         evaluate: Callable[[], float] | None = None,
-        steps: Steps | None = None,
+        checkpoint: Checkpoint | None = None,
         name: str = "training",
     ) -> list[dict[str, float]]:
         """Train a model in place.
@@ -263,7 +263,7 @@ class Trainer(Component):
         evaluate : callable, optional
             How good the model is now: higher is better. It is asked after every epoch, and the
             best state is what stays.
-        steps : checkpoints.Steps, optional
+        checkpoint : checkpoints.Checkpoint, optional
             The fit that this training is part of: it is resumed where it was interrupted.
         name : str
             Of this training within that fit.
@@ -283,7 +283,7 @@ class Trainer(Component):
         # computed a second time in the backward pass attend by the same kernel
         current = torch.cuda.device(device) if on_gpu else nullcontext()
         with forked, current, _attention(device), memory_advice(self, len(source)):
-            return _Run(self, model, source, evaluate, steps, name).train()
+            return _Run(self, model, source, evaluate, checkpoint, name).train()
 
 
 class _Run:
@@ -295,7 +295,7 @@ class _Run:
         model: Model,
         source: Source,
         evaluate: Callable[[], float] | None,
-        steps: Steps | None,
+        checkpoint: Checkpoint | None,
         name: str,
     ) -> None:
         self.trainer, self.evaluate, self.name = trainer, evaluate, name
@@ -317,7 +317,7 @@ class _Run:
         self.averages = Averages(model, trainer.average, trainer.average_decay)
         # each process keeps its own state: it may hold labels that the others do not
         rank = f"-{distributed.get_rank()}" if distributed.is_initialized() else ""
-        self.file = None if steps is None else steps.file(f"{name}{rank}.safetensors")
+        self.file = None if checkpoint is None else checkpoint.file(f"{name}{rank}.safetensors")
         self.step = 0
         # losses of the epoch so far, and of how many steps: part of a checkpoint, for the curve
         self.summed, self.counted = torch.zeros((), device=self.device), 0

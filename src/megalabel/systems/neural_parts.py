@@ -92,7 +92,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             seconds=None if one.seconds is None else one.seconds * ensemble.models,
         )
     available, held, watch = memory_available(), memory_in_use(), room.MemoryWatch()
-    job = _Job(tagger, corpus)
+    job = _Trials(tagger, corpus)
     # the longest texts need the most memory, and their time pays for what is done once
     first = job.tried(job.order[-job.longest :])
     fewer = tried = job.tried(job.spread(1))
@@ -133,7 +133,7 @@ def rough_seconds(tagger: Tagger, corpus: Corpus) -> float:
     if isinstance(classifier, neural().Ensemble):
         one = clone(tagger).set_params(classifier=classifier.model)
         return rough_seconds(one, corpus) * int(classifier.models)
-    return _Job(tagger, corpus, _ROUGH_LETTERS).rough_seconds()
+    return _Trials(tagger, corpus, _ROUGH_LETTERS).rough_seconds()
 
 
 def has_gpu(tagger: Tagger) -> bool:
@@ -168,7 +168,7 @@ class _Trial:
     """Bytes of memory that were in use at its end."""
 
 
-class _Job:
+class _Trials:
     """A corpus as a neural classifier gets it, to be tried in part."""
 
     def __init__(self, tagger: Tagger, corpus: Corpus, letters: int = _LETTERS) -> None:

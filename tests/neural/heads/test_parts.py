@@ -58,7 +58,7 @@ def test_a_new_head_is_trained_kept_and_answers(words, corpus, head):
     vectors = made.module()(words_batch(words)).detach()
     every = torch.arange(10).expand(len(vectors), 10)
     scores = expit(module.scores(vectors, every).detach().numpy())
-    ranking = made.ranker().rank(vectors.numpy(), 10)
+    ranking = made.label_ranker().rank(vectors.numpy(), 10)
     ids = ranking.ids.astype(int)
     np.testing.assert_allclose(ranking.scores, np.take_along_axis(scores, ids, 1), rtol=5e-3)
     assert np.take_along_axis(corpus.targets.toarray(), ids[:, :1], 1).mean() > 0.8

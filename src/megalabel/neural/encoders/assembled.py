@@ -22,7 +22,7 @@ from megalabel.neural.encoders.layers import (
 from megalabel.neural.tokens import TokenBatch
 
 if TYPE_CHECKING:
-    from megalabel.checkpoints import Steps
+    from megalabel.checkpoints import Checkpoint
     from megalabel.neural.trainer import Trainer
 
 
@@ -146,7 +146,7 @@ class AssembledEncoder(Encoder):
         X: Any,
         seed: int,
         trainer: Trainer | None,
-        steps: Steps | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         """Learn to guess the masked words of X."""
         if not self.pretrain_epochs:
@@ -154,7 +154,7 @@ class AssembledEncoder(Encoder):
         from megalabel.neural.pretraining import like, train_on_tokens
 
         how = like(trainer, self.pretrain_epochs, self.pretrain_learning_rate, seed)
-        train_on_tokens(module, X, how, targets=self.targets, tied=self.tied, steps=steps)
+        train_on_tokens(module, X, how, targets=self.targets, tied=self.tied, checkpoint=checkpoint)
 
     def describe(self, module: EncoderModule) -> dict[str, Any]:
         """The number of tokens, and which one ends a segment; -1: none does."""

@@ -18,7 +18,7 @@ from megalabel.neural.encoders.vectors import put_vectors
 from megalabel.neural.tokens import Tokenizer
 
 if TYPE_CHECKING:
-    from megalabel.checkpoints import Steps
+    from megalabel.checkpoints import Checkpoint
     from megalabel.neural.trainer import Trainer
     from megalabel.parts import Featurizer
 
@@ -81,20 +81,20 @@ class Encoder(Component, ABC):
         X: Any,
         seed: int,
         trainer: Trainer | None = None,
-        steps: Steps | None = None,
+        checkpoint: Checkpoint | None = None,
         names: Sequence[str] | None = None,
     ) -> EncoderModule:
         """A module to be trained on rows like X; `names` are those of a matrix's columns.
 
         An encoder that has learned already starts from what it has learned; others from
         pre-trained weights or random ones, which the seed fixes. Some train on X before they are
-        given: on the device of `trainer`, resumed as one of `steps`.
+        given: on the device of `trainer`, resumed from `checkpoint`.
         """
         module = self.start(X, seed, names)
         if not self.fitted:
             if self.vectors is not None:
                 put_vectors(module.table.weight, self.vectors, getattr(X, "names", names))
-            self.prepare(module, X, seed, trainer, steps)
+            self.prepare(module, X, seed, trainer, checkpoint)
         return module
 
     def start(self, X: Any, seed: int, names: Sequence[str] | None = None) -> EncoderModule:
@@ -134,7 +134,7 @@ class Encoder(Component, ABC):
         X: Any,
         seed: int,
         trainer: Trainer | None,
-        steps: Steps | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         """Train a new module on X without labels, where the encoder does that."""
 
