@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -35,6 +35,7 @@ from megalabel.work import Unit
 # A plan looks at so many texts, then at three times as many, and so on for as long as it stays
 # within so many seconds or such a share of the job.
 _FEWEST, _TIMES, _SECONDS, _SHARE = 2_000, 3, 1.6, 0.04
+_WORTHWHILE = 1.4  # times as many; fewer more would say little
 # What a plan trains to measure the machine, in feature values times blocks of labels: of each stage
 # of a tree, and of one-versus-all.
 _WORK, _LABELS_WORK = 2_000_000, 8_000_000
@@ -57,6 +58,20 @@ def linear_tagger(
     return Tagger(classifier, Tfidf(min_df=min_df), calibration, seed=seed, system=system)
 
 
+class _Work(NamedTuple):
+    """Of a stage, in feature values times blocks of labels that are trained on them."""
+
+    done: float
+    """On these rows."""
+    due: float
+    """On these rows if all labels that have texts at all were among theirs."""
+    seconds: float
+    """Of what is done."""
+
+    def times(self, number: float) -> _Work:
+        return _Work(*(number * each for each in self))
+
+
 @dataclass(frozen=True)
 class _Cost:
     """Of training all labels on some rows, once."""
@@ -65,11 +80,11 @@ class _Cost:
     """Seconds of making trees."""
     once: float = 0.0
     """Seconds between stages."""
-    stages: tuple[tuple[float, float], ...] = ()
-    """Of each stage: feature values times blocks of labels that are trained on them, and the
-    seconds of training."""
+    stages: tuple[_Work, ...] = ()
     model: float = 0.0
-    """Bytes learned."""
+    """Bytes of weights."""
+    fixed: float = 0.0
+    """Bytes of trees, and of nodes without weights: however many rows there are."""
     entries: float = 0.0
     """Weights that are there at a time before they are stored."""
     blocks: int = 0
@@ -79,7 +94,8 @@ class _Cost:
     has its own features."""
 
 
-CostOf: TypeAlias = Callable[[Any, Examples], _Cost]
+CostOf: TypeAlias = Callable[[Any, Examples, np.ndarray], _Cost]
+"""Of a classifier, the examples it is trained on, and which labels have texts at all."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +112,24 @@ class _Sample:
     cost: _Cost
 
     @classmethod
-    def of(cls, tagger: Tagger, examples: Examples, prepared: Prepared, cost_of: CostOf) -> _Sample:
+    def of(
+        cls,
+        tagger: Tagger,
+        examples: Examples,
+        prepared: Prepared,
+        cost_of: CostOf,
+        used: np.ndarray,
+    ) -> _Sample:
         examples = replace(examples, rows=training.rows_of(examples.rows))
         rows, width = examples.rows.shape
         making = prepared.seconds * rows / len(prepared.examples)
         features = learned_bytes(prepared.features)
-        cost = cost_of(clone(tagger.classifier), examples)
+        cost = cost_of(clone(tagger.classifier), examples, used)
         return cls(rows, width, examples.rows.nnz, making, features, cost)
 
-    def grown(self, fewer: _Sample, rows: int, work: float | None) -> _Sample:
-        """What more rows cost, by powers of their number: those by which fewer rows cost less.
-        `work` is that of one-versus-all, which is known."""
+    def grown(self, fewer: _Sample, rows: int) -> _Sample:
+        """What more rows cost: work in proportion, all else by powers of their number, those by
+        which fewer rows cost less."""
         times, apart = rows / self.rows, np.log(self.rows / fewer.rows)
 
         def power(small: float, large: float, least: float = 0.0, most: float = 1.0) -> float:
@@ -118,10 +141,11 @@ class _Sample:
 
         small, cost = fewer.cost, self.cost
         stages = []
-        for before, (done, seconds) in zip(small.stages, cost.stages, strict=True):
-            slower = power(before[1] / max(1, before[0]), seconds / max(1, done), _FASTER, _SLOWER)
-            whole = done * power(before[0], done, most=2.0) if work is None else work
-            stages.append((whole, seconds * slower * whole / max(1, done)))
+        for before, now in zip(small.stages, cost.stages, strict=True):
+            rates = [stage.seconds / max(1, stage.done) for stage in (before, now)]
+            slower = power(rates[0], rates[1], _FASTER, _SLOWER)
+            work = now.due * times
+            stages.append(_Work(work, work, rates[1] * slower * work))
         return _Sample(
             rows,
             self.width * power(fewer.width, self.width),
@@ -145,34 +169,29 @@ class _Sample:
         loss = cast(training.LinearClassifier, tagger.classifier).loss
         memory = working_bytes(self.rows, int(self.width), self.values, solvers, loss)
         # the weights as they are trained and put together, and stored
-        memory += cost.model + 16 * cost.entries
+        model = cost.model + cost.fixed
+        memory += model + 16 * cost.entries
         if cost.joined:
-            memory = max(memory, 8 * self.values + 2.3 * cost.model)
+            memory = max(memory, 8 * self.values + 2.3 * model)
         memory += 32 * self.rows + 24 * corpus.targets.nnz
         if tagger.held_out(len(corpus)):  # the vectors without the texts that calibrate
             memory += 8 * self.values
-        disk = cost.model + self.features + learned_bytes(labels) + 8 * len(labels)
-        once = cost.making + cost.once + sum(seconds for _, seconds in cost.stages)
+        disk = model + self.features + learned_bytes(labels) + 8 * len(labels)
+        once = cost.making + cost.once + sum(stage.seconds for stage in cost.stages)
         seconds = self.making + tagger.trainings(len(corpus)) * once
         return Plan(int(held + memory), int(disk), seconds, available)
 
 
-def _planned(
-    tagger: Tagger,
-    corpus: Corpus,
-    prepared: Prepared | None,
-    cost_of: CostOf,
-    blocks: int | None = None,
-) -> Plan:
+def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of: CostOf) -> Plan:
     """The plan of a fit, from fits on more and more of the texts, whose features are made for it
-    unless they are there. `blocks` are those of one-versus-all, whose work is known: feature values
-    times them."""
+    unless they are there."""
     if prepared is None and (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     available = memory_available()
     held = memory_in_use() if prepared is None else prepared.memory
     alone = clone(tagger).set_params(calibration=None, decision=None)
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
+    used = corpus.label_counts > 0
     rows = max(1, min(_FEWEST, len(corpus)) // _TIMES)
     fewer: _Sample | None = None
     clock, before = Clock(), 0.0
@@ -180,26 +199,25 @@ def _planned(
         some = np.sort(order[:rows])
         if prepared is None:
             part = alone.prepare(corpus[some] if rows < len(corpus) else corpus)
-            sample = _Sample.of(tagger, part.examples, part, cost_of)
+            sample = _Sample.of(tagger, part.examples, part, cost_of, used)
         else:
-            sample = _Sample.of(tagger, prepared.examples.at(some), prepared, cost_of)
+            sample = _Sample.of(tagger, prepared.examples.at(some), prepared, cost_of, used)
         whole, spent = sample, clock.seconds()
         if fewer is not None and rows < len(corpus):
-            work = None if blocks is None else sample.values * len(corpus) / rows * blocks
-            whole = sample.grown(fewer, len(corpus), work)
+            whole = sample.grown(fewer, len(corpus))
         plan = whole.plan(tagger, corpus, available, held)
-        enough = max(_SECONDS, _SHARE * (plan.seconds or 0.0))
-        more = min(len(corpus), _TIMES * rows)
-        next_takes = (spent - before) * more / rows
-        if rows == len(corpus) or (fewer is not None and spent + next_takes > enough):
+        if rows == len(corpus):
             return plan
-        rows, fewer, before = more, sample, spent
+        left = max(_SECONDS, _SHARE * (plan.seconds or 0.0)) - spent
+        times = min(_TIMES, left / (spent - before)) if fewer is not None else _TIMES
+        if times < _WORTHWHILE:
+            return plan
+        rows, fewer, before = min(len(corpus), int(times * rows)), sample, spent
 
 
 def plan_one_vs_all(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
     """Some blocks of labels, frequent and rare, are trained on some of the texts."""
-    used = int(np.count_nonzero(corpus.label_counts))
-    return _planned(tagger, corpus, prepared, _labels_cost, -(-used // training.LANES))
+    return _planned(tagger, corpus, prepared, _labels_cost)
 
 
 def plan_tree(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) -> Plan:
@@ -209,34 +227,34 @@ def plan_tree(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) 
     return _planned(tagger, corpus, prepared, _tree_cost)
 
 
-def _labels_cost(classifier: OneVsAll, examples: Examples) -> _Cost:
+def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> _Cost:
     """Of all labels, from blocks of frequent and of rare ones."""
     X = examples.rows
     counts = np.diff(examples.targets.tocsc().indptr)
     order = np.argsort(-counts, kind="stable")
-    used = int(np.count_nonzero(counts))
-    blocks = -(-used // training.LANES)
+    labels = int(np.count_nonzero(counts))
+    blocks, all_blocks = _blocks(labels), _blocks(int(np.count_nonzero(used)))
     chosen = min(blocks, max(8, _LABELS_WORK // max(1, X.nnz)))
     at = ((np.arange(chosen) + 0.5) * blocks / max(1, chosen)).astype(np.int64)
     places = (at[:, None] * training.LANES + np.arange(training.LANES)).ravel()
-    unit = OneVsAllJob(classifier, examples).unit("sample", order[places[places < used]])
+    unit = OneVsAllJob(classifier, examples).unit("sample", order[places[places < labels]])
     seconds, weights = _timed(X, unit)
     every = ChunkedWeights.build(weights, [0, unit.size], classifier.precision)
     half = ChunkedWeights.build(weights[1::2], [0, unit.size // 2], classifier.precision)
     times = blocks / max(1, chosen)
     threads = max(1, min(blocks, megalabel.get_threads()))
     return _Cost(
-        stages=((X.nnz * blocks, seconds * times / threads),),
+        stages=(_Work(X.nnz * blocks, X.nnz * all_blocks, seconds * times / threads),),
         # all labels share one list of features: only what more of them add is in proportion
         model=2 * (learned_bytes(every) - learned_bytes(half)) * times,
         # all but those that are trained at a time are stored already
-        entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, used)),
-        blocks=blocks,
+        entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, labels)),
+        blocks=all_blocks,
         joined=True,
     )
 
 
-def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
+def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray) -> _Cost:
     """Of all trees, from the stages of one."""
     watch = Clock()
     count = classifier.trees
@@ -247,7 +265,8 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
     job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
     matches = classifier.negatives == "teacher+matcher"
     once = model = entries = 0.0
-    stages = []
+    fixed = learned_bytes(tree)
+    stages: list[_Work] = []
     while True:
         watch = Clock()
         stage = job.stage()
@@ -256,18 +275,22 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples) -> _Cost:
             break
         measured = _Stage(examples.rows, stage, classifier.precision)
         seconds, size, most, weights = measured.cost(whole=matches)
-        seconds *= trees * max(1 / megalabel.get_threads(), measured.largest)
-        stages.append((trees * float(measured.work.sum()), seconds))
-        model, entries = model + size, max(entries, most)
+        seconds *= max(1 / megalabel.get_threads(), measured.largest)
+        last = len(job.levels_at_once()) == len(stages) + 1
+        nodes = used[tree.label_of_leaf_] if last else np.ones(stage.size, bool)
+        work = _Work(float(measured.work.sum()), measured.due(nodes), seconds)
+        stages.append(work.times(trees))
+        model, entries, fixed = model + size, max(entries, most), fixed + measured.empty
         if matches:
             job.assemble([weights])
     return _Cost(
         making=making * trees,
         once=once * trees,
         stages=tuple(stages),
-        model=(model + learned_bytes(tree)) * trees,
+        model=model * trees,
+        fixed=fixed * trees,
         entries=entries,
-        blocks=-(-tree.level_sizes[0] // training.LANES),
+        blocks=_blocks(tree.level_sizes[0]),
     )
 
 
@@ -280,6 +303,14 @@ class _Stage:
         self.values = training.values_of_groups(X, unit)
         self.blocks = training.blocks_of_groups(unit)
         self.work = self.values * self.blocks
+        nothing = csr_matrix((unit.size, X.shape[1] + 1), dtype=np.float32)
+        self.empty = learned_bytes(ChunkedWeights.build(nothing, self.starts, precision))
+        """Bytes of the nodes without a weight."""
+
+    def due(self, used: np.ndarray) -> float:
+        """The work if these nodes (a mask) had texts."""
+        ends = np.append(0, np.cumsum(used))[self.starts]
+        return float((self.values * -(-np.diff(ends) // training.LANES)).sum())
 
     @property
     def largest(self) -> float:
@@ -345,8 +376,14 @@ class _Stage:
         expected = np.where(values > 0, np.maximum(values, 1) ** power, 0)
         return float(expected.sum() / expected[nodes].sum())
 
-    def _bytes(self, weights: csr_matrix, starts: np.ndarray) -> int:
-        return learned_bytes(ChunkedWeights.build(weights, starts, self.precision))
+    def _bytes(self, weights: csr_matrix, starts: np.ndarray) -> float:
+        """Those of the weights alone."""
+        every = learned_bytes(ChunkedWeights.build(weights, starts, self.precision))
+        return float(max(0.0, every - self.empty * weights.shape[0] / self.unit.size))
+
+
+def _blocks(labels: int) -> int:
+    return -(-labels // training.LANES)
 
 
 def restricted(rows: int, unit: Unit, nodes: np.ndarray) -> Unit:
