@@ -16,9 +16,12 @@ from megalabel.base import (
     clone,
     instance,
     integer,
+    list_of,
     made_once,
     one_of,
+    part,
     sequence_of,
+    value,
     with_learned,
 )
 from megalabel.data.matrix import normalised_rows
@@ -82,6 +85,12 @@ class Embedding(Featurizer):
         "norm": one_of("l2", None),
         "device": instance(str),
         "precision": one_of("auto", "bf16", "float32"),
+    }
+
+    LEARNED = {  # noqa: RUF012
+        "encoder_": part(Encoder),
+        "tokenizer_": part(Tokenizer),
+        "levels_": list_of(value(instance(dict))),
     }
 
     encoder_: Encoder
@@ -169,16 +178,12 @@ class Embedding(Featurizer):
         twin.folder = None
         return twin
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder and its tokenizer back; they must fit each other."""
-        encoder, tokenizer = learned.get("encoder_"), learned.get("tokenizer_")
-        if not isinstance(encoder, Encoder) or not isinstance(tokenizer, Tokenizer):
-            raise ValueError("Embedding is an encoder and the tokenizer it was trained with")
-        encoder.check_fitted()
-        if learned.get("levels_") != []:
+    def check_learned(self) -> None:
+        """Levels must be such as the encoder can have."""
+        if self.levels_:
             with torch.device("meta"):
-                check_levels("Embedding", encoder.rebuild(encoder.about_), learned.get("levels_"))
-        super().restore(learned)
+                module = self.encoder_.rebuild(self.encoder_.about_)
+            check_levels("Embedding", module, self.levels_)
         self._module = None
 
     def _encoding(self) -> Any:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import instance, made_once, one_of, with_learned
+from megalabel.base import instance, made_once, one_of, part, with_learned
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.onnx_graphs import states_graph
 from megalabel.neural.tokens import TokenBatch
@@ -37,6 +34,8 @@ class EncoderStates(States):
         "device": instance(str),
         "precision": one_of("auto", "bf16", "float32"),
     }
+
+    LEARNED = {"encoder_": part(Encoder)}  # noqa: RUF012
 
     encoder_: Encoder
 
@@ -70,12 +69,8 @@ class EncoderStates(States):
         graph = states_graph(_States(self.encoder_.module()), type(self.encoder_).__name__, int8)
         return with_learned(OnnxStates(), graph_=graph)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the encoder back."""
-        if not isinstance(learned.get("encoder_"), Encoder):
-            raise ValueError("encoder_ of EncoderStates must be an encoder")
-        learned["encoder_"].check_fitted()
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """Drop the module that was made of another encoder."""
         self._module = None
 
 

@@ -49,12 +49,10 @@ class Levels(nn.Module):
         return torch.cat([narrow(x) for narrow, x in zip(self.maps, seen, strict=True)], 1)
 
 
-def check_levels(owner: str, encoder: EncoderModule, levels: Any) -> None:
+def check_levels(owner: str, encoder: EncoderModule, levels: list[dict[str, Any]]) -> None:
     """Raise a ValueError unless `levels` are such as an encoder can have."""
-    if not isinstance(levels, list):
-        raise ValueError(f"levels_ of {owner} must be a list")
     for level in levels:
-        if not isinstance(level, dict) or level.keys() != {"layers", "weight", "bias"}:
+        if level.keys() != {"layers", "weight", "bias"}:
             raise ValueError(f"levels_ of {owner} must hold layers, weight and bias")
         layers, weight = level["layers"], level["weight"]
         known = range(encoder.depth + 1)
