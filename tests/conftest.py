@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
+from tests.tiny_bert import write_bert
 
 import megalabel
 from megalabel.data import Corpus
@@ -34,6 +35,17 @@ def threads():
     before = megalabel.get_threads()
     yield megalabel.set_threads
     megalabel.set_threads(before)
+
+
+@pytest.fixture
+def one_thread():
+    """Torch's threads and those of parallel tests would get into each other's way; nor can a
+    forked child use those of its parent."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 WORDS = {
@@ -65,25 +77,10 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="session")
 def tiny_model(corpus, tmp_path_factory) -> str:
     """A folder as of the hub: a small BERT with random weights, and its tokenizer."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    from megalabel.neural import Tokenizer
-
-    transformers.utils.logging.disable_progress_bar()
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("tiny-model")
-    tokenizer = Tokenizer(vocabulary=200, max_length=64).fit(corpus)
-    tokenizer.write(folder)
-    config = transformers.BertConfig(
-        vocab_size=tokenizer.n_features,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=48,
-        max_position_embeddings=64,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        transformers.BertModel(config).save_pretrained(folder)
+    write_bert(folder, corpus, vocabulary=200, width=32, inner=48, length=64)
     return str(folder)
 
 

@@ -10,30 +10,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-torch = pytest.importorskip("torch", reason="the neural room needs torch")
+pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("onnxruntime", reason="the extra onnx")
 pytest.importorskip("onnxscript", reason="the extra onnx")
 
-import megalabel  # noqa: E402
-from megalabel import systems  # noqa: E402
-from megalabel.cli.app import app  # noqa: E402
-from megalabel.errors import ParameterError  # noqa: E402
-from megalabel.exporting import without_torch  # noqa: E402
-from megalabel.features import BagEmbedding, Concat, Tfidf  # noqa: E402
-from megalabel.linear import OneVsAll  # noqa: E402
-from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer  # noqa: E402
-from megalabel.rankers import Ensemble  # noqa: E402
-from megalabel.tagger import Tagger  # noqa: E402
+import megalabel
+from megalabel import systems
+from megalabel.cli.app import app
+from megalabel.errors import ParameterError
+from megalabel.exporting import without_torch
+from megalabel.features import BagEmbedding, Concat, Tfidf
+from megalabel.linear import OneVsAll
+from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer
+from megalabel.rankers import Ensemble
+from megalabel.tagger import Tagger
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Torch's threads and those of parallel tests would get into each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TEXTS = ["red evening gown", "", "zzyzx qwrtp", "denim trousers with rivets " * 9, "a lamp"]
 NEURAL = [name for name in systems.names() if systems.get(name).neural]

@@ -285,7 +285,7 @@ class Component:
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {}
     LEARNED: ClassVar[Mapping[str, Learned] | None] = None
-    """None: not declared, so that `restore` takes anything and checks it by itself."""
+    """None: nothing that it learns is ever kept in a model folder, nor cut to some labels."""
     BY_LABEL: ClassVar[frozenset[str]] = frozenset()
     """Parameters that may be arrays with a value for each label."""
     INCIDENTAL: ClassVar[frozenset[str]] = frozenset()
@@ -406,13 +406,11 @@ class Component:
 
     def _check_declared(self, learned: Mapping[str, Any]) -> dict[str, int]:
         """Raise a ValueError unless learned attributes are as declared; gives the named axes."""
-        owner, axes = type(self).__name__, dict[str, int]()
-        if self.LEARNED is None:
-            return axes
+        owner, axes, known = type(self).__name__, dict[str, int](), self.LEARNED or {}
         for name in learned:
-            if name not in self.LEARNED:
-                raise ValueError(f"{owner} does not learn {name}: made by a newer megalabel?")
-        for name, declared in self.LEARNED.items():
+            if name not in known:
+                raise ValueError(f"{owner} keeps no {name}: made by a newer megalabel?")
+        for name, declared in known.items():
             if name in learned:
                 declared.check(owner, name, learned[name], axes)
             elif not declared.optional:

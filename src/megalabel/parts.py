@@ -67,6 +67,11 @@ class Classifier(Component, ABC):
     labels_: LabelSet
 
     @property
+    def must_learn(self) -> bool:
+        """True: there is no ranking without labels."""
+        return True
+
+    @property
     def reads_texts(self) -> bool:
         """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
         return False

@@ -36,17 +36,10 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def one_thread(name):
-    """Torch's threads and those of parallel tests would get into each other's way; nor can a
-    forked child use those of its parent."""
-    if name not in NEURAL:
-        yield
-        return
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def torch_for_neural_systems(name, request):
+    """Skip them where there is no torch, else have it run in one thread."""
+    if name in NEURAL:
+        request.getfixturevalue("one_thread")
 
 
 @pytest.fixture

@@ -8,17 +8,22 @@ what an older megalabel wrote is still read. A new kind is one more function her
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, random
+from tests.tiny_bert import write_bert
 
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Platt, Temperature
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
+from megalabel.exporting import without_torch
 from megalabel.features import BagEmbedding, Concat, Each, Precomputed, Tfidf
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
@@ -44,6 +49,7 @@ WORDS = [
 ]
 TEXTS = [" ".join(WORDS[i * j % 12] for j in range(1, 5)) for i in range(1, 37)]
 NAMES = [f"label {i}" for i in range(8)]
+TARGETS = [[NAMES[len(text) % 8], NAMES[i % 3]] for i, text in enumerate(TEXTS)]
 LABELS = LabelSet([f"L{i}" for i in range(8)], NAMES, [f"all of {name}" for name in NAMES])
 X = random(60, 20, 0.3, "csr", dtype=np.float32, random_state=0)
 Y = csr_matrix((random(60, 8, 0.25, "csr", random_state=1) > 0).astype(np.float32))
@@ -59,18 +65,21 @@ TRUTH = csr_matrix(
 COUNTS = np.array([900, 500, 300, 100, 60, 20, 5, 1])
 
 KINDS: dict[str, Callable[[], Component]] = {}
+# what it takes to open a kind, by how its name begins
+NEEDS = {"neural": ["torch", "transformers"], "onnx": ["onnxruntime", "tokenizers"]}
 
 
 def kind(make: Callable[[], Component]) -> Callable[[], Component]:
-    """Keep a function that makes a fitted component, under its own name."""
-    KINDS[make.__name__.replace("_", "-")] = make
-    return make
+    """Keep a function that makes a fitted component, once, under its own name."""
+    KINDS[make.__name__.replace("_", "-")] = made = cache(make)
+    return made
 
 
 def answers(component: Any) -> list[np.ndarray]:
     """What a component makes of inputs that are always the same."""
     if isinstance(component, Featurizer):
         rows = component.transform(CORPUS[:6])
+        rows = getattr(rows, "arrays", rows)  # of tokens
         rows = rows if isinstance(rows, list) else [rows]
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
     if isinstance(component, Tagger):
@@ -304,8 +313,158 @@ def weighted() -> Component:
 
 @kind
 def tagger() -> Component:
-    targets = [[NAMES[len(text) % 8], NAMES[i % 3]] for i, text in enumerate(TEXTS)]
-    return Tagger(OneVsAll(), Tfidf(), "isotonic", TopK(0.1)).fit(TEXTS, targets)
+    return Tagger(OneVsAll(), Tfidf(), "isotonic", TopK(0.1)).fit(TEXTS, TARGETS)
+
+
+# --- taggers of neural systems, which hold the parts that answer and what trains
+
+
+def trained(classifier: Any, *, source: str | None = None, words: bool = False) -> Tagger:
+    """A tagger over tokens, or over words and tokens."""
+    from megalabel import neural
+
+    tokens = neural.Tokenizer(source, vocabulary=40, max_length=8)
+    features = neural.TextViews(Tfidf(), tokens) if words else tokens
+    return Tagger(classifier, features, None).fit(TEXTS, TARGETS)
+
+
+def trainer() -> Any:
+    """Few steps, which are long enough to tell the labels apart."""
+    from megalabel import neural
+
+    rates = {"learning_rate": 0.02, "head_learning_rate": 0.1}
+    return neural.Trainer(steps=20, batch=12, device="cpu", **rates)
+
+
+def full(encoder: Any, loss: Any, **options: Any) -> Any:
+    """A classifier over all labels."""
+    from megalabel import neural
+
+    return neural.FullClassifier(encoder, trainer(), loss=loss, **options)
+
+
+def assembled(encoder: str) -> Any:
+    """An encoder of one layer."""
+    from megalabel import neural
+
+    small = {"width": 4, "layers": 1, "heads": 2, "feed_forward": 4, "max_length": 8}
+    return neural.AssembledEncoder(encoder=encoder, pretrain_epochs=0, **small)
+
+
+@contextmanager
+def bert() -> Iterator[str]:
+    """The folder of a pre-trained encoder; a relative path, as folders are kept."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        write_bert(Path("bert"), TEXTS, vocabulary=40, width=4, inner=4, length=8)
+        yield "bert"
+
+
+@kind
+def neural_assembled() -> Component:
+    from megalabel import neural
+
+    head = neural.heads.DenseHead()
+    return trained(full(assembled("transformer"), neural.BCE(), head=head))
+
+
+@kind
+def neural_assembled_recurrent() -> Component:
+    from megalabel import neural
+
+    return trained(full(assembled("bi-gru"), neural.SupervisedContrastive()))
+
+
+@kind
+def neural_convolutional() -> Component:
+    from megalabel import neural
+
+    encoder = neural.ConvolutionalEncoder(width=6, length=4, token_width=16, filters=2)
+    return trained(full(encoder, neural.Focal(), bottleneck=3))
+
+
+@kind
+def neural_recurrent() -> Component:
+    from megalabel import neural
+
+    encoder = neural.RecurrentEncoder(token_width=4, size=2)
+    return trained(full(encoder, neural.SquaredHinge()))
+
+
+@kind
+def neural_pretrained() -> Component:
+    from megalabel import neural
+
+    with bert() as source:
+        encoder = neural.PretrainedEncoder(source, pooling="first", layers=[-1, 1])
+        return trained(full(encoder, neural.Softmax()), source=source)
+
+
+@kind
+def neural_cascade() -> Component:
+    from megalabel import neural
+
+    with bert() as source:
+        encoder = neural.PretrainedEncoder(source)
+        options = {"ranker": "network", "resolutions": [2, 4], "beam": 2}
+        classifier = neural.CascadeClassifier(encoder, trainer(), **options)
+        return trained(classifier, source=source, words=True)
+
+
+@kind
+def neural_recursive() -> Component:
+    from megalabel import neural
+
+    with bert() as source:
+        encoder = neural.PretrainedEncoder(source)
+        classifier = neural.RecursiveClassifier(encoder, trainer(), min_clusters=2)
+        return trained(classifier, source=source, words=True)
+
+
+@kind
+def neural_attention() -> Component:
+    from megalabel import neural
+
+    encoder = neural.RecurrentEncoder(token_width=4, size=2)
+    options = {"clustered_above": 4, "max_leaf": 2, "arity": 2, "levels": 2, "beam": 2}
+    return trained(neural.AttentionClassifier(encoder, trainer(), hidden=[3], **options))
+
+
+@kind
+def neural_staged() -> Component:
+    from megalabel import neural
+
+    encoder = neural.BagEncoder(width=4)  # one that has learned before
+    encoder.keep(encoder.begin(Tfidf().fit_transform(TEXTS), seed=0))
+    classifier = neural.StagedClassifier(encoder, trainer(), shortlist=3)
+    return Tagger(classifier, Tfidf(), None).fit(TEXTS, TARGETS)
+
+
+@kind
+def neural_ensemble() -> Component:
+    from megalabel import neural
+
+    encoder = neural.RecurrentEncoder(token_width=4, size=2, cell="gru")
+    return trained(Ensemble(full(encoder, neural.BCE()), models=2))
+
+
+@kind
+def neural_text_views() -> Component:
+    from megalabel import neural
+
+    return neural.TextViews(Tfidf(), neural.Tokenizer(vocabulary=40)).fit(TEXTS)
+
+
+# --- the same by onnxruntime
+
+
+@kind
+def onnx_embedding() -> Component:
+    return without_torch(neural_convolutional())
+
+
+@kind
+def onnx_attention() -> Component:
+    return without_torch(neural_attention())
 
 
 def write(folders: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from tests.hostile.runner import Trial
+from tests.tiny_bert import write_bert
 
 import megalabel
 from megalabel import store
@@ -74,21 +75,7 @@ def _small(name: str, out: Path) -> dict[str, Any]:
 def _encoder(folder: Path) -> Path:
     """A folder as of the hub: a very small BERT and its tokenizer."""
     if not folder.exists():
-        import transformers
-
-        from megalabel.neural import Tokenizer
-
-        tokenizer = Tokenizer(vocabulary=60, max_length=8).fit(TEXTS)
-        tokenizer.write(folder)
-        config = transformers.BertConfig(
-            vocab_size=tokenizer.n_features,
-            hidden_size=8,
-            num_hidden_layers=3,
-            num_attention_heads=2,
-            intermediate_size=8,
-            max_position_embeddings=16,
-        )
-        transformers.BertModel(config).save_pretrained(folder)
+        write_bert(folder, TEXTS, vocabulary=60, width=8, inner=8, length=16)
     return folder
 
 

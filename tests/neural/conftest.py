@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install megalabel[neural]")
+pytest.importorskip("torch", reason="torch is not installed: pip install megalabel[neural]")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Torch's threads and those of parallel tests would get into each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def one_thread(one_thread):
+    """In all tests of this room."""
 
 
 @pytest.fixture(scope="session")

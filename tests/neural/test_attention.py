@@ -260,3 +260,11 @@ def test_what_does_not_fit_is_not_restored(tokens, corpus):
             AttentionTree().restore(learned | change)
     with pytest.raises(ValueError, match="EncoderStates"):
         EncoderStates().restore({"encoder_": 3})
+
+
+def test_some_labels_over_encoders_of_torch(tokens, corpus):
+    model = fit(tokens, corpus, **TREE).label_ranker()
+    taken = model.take_labels([4, 0, 2])
+    assert taken.labels_ == corpus.labels.take(np.array([4, 0, 2]))
+    for before, after in zip(model.states_, taken.states_, strict=True):
+        assert after.encoder_.weights_ == before.encoder_.weights_  # shared, not copied

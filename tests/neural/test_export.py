@@ -64,6 +64,7 @@ def test_an_exported_encoder_gives_the_same_vectors(kind, tokenizer, tiny_model,
     about = export_onnx(encoder, tmp_path, tokenizer=tokenizer)
     assert about["difference"] < 1e-5
     assert about == json.loads((tmp_path / "config.json").read_text())
+    assert b".py" not in (tmp_path / "model.onnx").read_bytes()  # nor any path of this machine
     found = OnnxEmbedding(str(tmp_path)).fit_transform(TEXTS)
     expected = Embedding.of(encoder, tokenizer).transform(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -9,7 +9,8 @@ import pytest
 
 import megalabel
 from megalabel import store
-from megalabel.base import clone
+from megalabel.base import Component, clone
+from megalabel.errors import StoreError
 from megalabel.features import BagEmbedding, Concat, Each, OnnxTokens, Precomputed, Tfidf
 from megalabel.linear import OneVsAll
 from megalabel.neural import (
@@ -169,14 +170,25 @@ def test_vectors_made_elsewhere_go_through_a_bag(corpus):
     assert tagger.rank(X, 3).ids.shape == (300, 3)
 
 
-def test_no_trained_classifier_is_kept(corpus, tmp_path):
+def test_no_trained_classifier_is_kept(corpus, tmp_path, monkeypatch):
     X = Tfidf().fit_transform(corpus)
     made = FullClassifier(BAG, TRAINER).fit(X, corpus.targets)
     store.save(made, tmp_path / "classifier")
     assert json.loads((tmp_path / "classifier" / "megalabel.json").read_text())["files"] == {}
     assert not store.load(tmp_path / "classifier").fitted
-    with pytest.raises(ValueError, match="FullClassifier the parts that answer are kept"):
-        FullClassifier(BAG).restore({"weights_": made.weights_})
+    # what a folder brings of one all the same is refused
+    monkeypatch.setattr(FullClassifier, "learned", Component.learned)
+    store.save(made, tmp_path / "classifier")
+    with pytest.raises(StoreError, match="FullClassifier keeps no "):
+        store.load(tmp_path / "classifier")
+
+
+def test_a_tagger_of_a_classifier_that_has_only_parameters_is_refused(corpus, tmp_path):
+    tagger = Tagger(OneVsAll(), Tfidf(), None).fit(corpus)
+    tagger.classifier_ = FullClassifier(BAG, TRAINER)
+    store.save(tagger, tmp_path / "model")
+    with pytest.raises(StoreError, match="classifier_ of Tagger must be a fitted FullClassifier"):
+        store.load(tmp_path / "model")
 
 
 def test_a_linear_ranker_explains_and_is_pruned(encoders, corpus):

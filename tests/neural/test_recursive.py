@@ -176,6 +176,3 @@ def test_mistakes_are_told(encoder, views, tokens, corpus):
     assert isinstance(views[:2], Views)
     with pytest.raises(DataError, match="TextViews"):
         model.rank(tokens, 3)
-    for change in ({"ranker_": 3}, {"encoder_": None}):
-        with pytest.raises(ValueError, match="RecursiveClassifier"):
-            made(encoder).restore(model.learned() | change)

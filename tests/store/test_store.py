@@ -456,7 +456,7 @@ def test_what_later_versions_add_may_be_missing(model, tmp_path):
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("learned", "Tagger does not learn more_: made by a newer megalabel"),
+        ("learned", "Tagger keeps no more_: made by a newer megalabel"),
         ("parameters", "Tagger has no parameter 'more_': made by a newer megalabel"),
     ],
 )

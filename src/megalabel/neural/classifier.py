@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -138,10 +137,6 @@ class NeuralClassifier(Classifier):
     def learned(self) -> dict[str, Any]:
         """Nothing: of a trained classifier its parts are kept."""
         return {}
-
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Not possible: see `learned`."""
-        raise ValueError(f"of a trained {type(self).__name__} the parts that answer are kept")
 
 
 class ViewsClassifier(NeuralClassifier):

@@ -105,17 +105,19 @@ def _write_graph(module: Any, file: Path, int8: bool) -> None:
         getattr(layer, "_dispatch_cache", {}).clear()
     any_size = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     with _quietly():
-        torch.onnx.export(
+        program = torch.onnx.export(
             _ByName(module).eval(),
             (ids, mask),
-            str(file),
             input_names=["input_ids", "attention_mask"],
             output_names=["vectors"],
             dynamic_shapes=(any_size, any_size),
             dynamo=True,
-            external_data=False,
             verbose=False,
         )
+        assert program is not None
+        # else each node names the files of the code that it comes from, on this machine
+        optional("onnx_ir.passes.common").ClearMetadataAndDocStringPass()(program.model)
+        program.save(str(file), external_data=False)
     if int8:
         _quantise(file)
 

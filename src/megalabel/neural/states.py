@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import Learned, instance, made_once, one_of, part, with_learned
+from megalabel.base import instance, made_once, one_of, part, with_learned
 from megalabel.neural.encoders import Encoder, EncoderModule
 from megalabel.neural.onnx_graphs import states_graph
 from megalabel.neural.tokens import TokenBatch
@@ -38,7 +35,7 @@ class EncoderStates(States):
         "precision": one_of("auto", "bf16", "float32"),
     }
 
-    LEARNED: ClassVar[Mapping[str, Learned]] = {"encoder_": part(Encoder)}
+    LEARNED = {"encoder_": part(Encoder)}  # noqa: RUF012
 
     encoder_: Encoder
 
@@ -73,8 +70,7 @@ class EncoderStates(States):
         return with_learned(OnnxStates(), graph_=graph)
 
     def check_learned(self) -> None:
-        """The encoder must be trained; its module is made when it is first asked."""
-        self.encoder_.check_fitted()
+        """Drop the module that was made of another encoder."""
         self._module = None
 
 

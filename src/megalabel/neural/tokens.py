@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from megalabel.base import boolean, instance, integer, one_of
+from megalabel.base import boolean, instance, integer, one_of, value
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
@@ -191,6 +191,11 @@ class Tokenizer(Featurizer):
     }
     INCIDENTAL: ClassVar[frozenset[str]] = frozenset({"cache"})
 
+    LEARNED = {  # noqa: RUF012
+        "definition_": value(instance(str)),
+        "special_": value(instance(dict)),
+    }
+
     definition_: str
     special_: dict[str, int]
 
@@ -285,27 +290,23 @@ class Tokenizer(Featurizer):
         self.check_fitted()
         return int(self._tokenizer.get_vocab_size())
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the definition back and make the tokenizer."""
+    def check_learned(self) -> None:
+        """Make the tokenizer of its definition."""
         from tokenizers import Tokenizer as Backend
 
-        definition, special = learned.get("definition_"), learned.get("special_")
-        if not isinstance(definition, str) or not isinstance(special, dict):
-            raise ValueError("a tokenizer is its definition and its special tokens")
         try:
-            self._tokenizer = Backend.from_str(definition)
+            self._tokenizer = Backend.from_str(self.definition_)
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"definition_ of Tokenizer cannot be read: {error}") from None
         pieces = self._tokenizer.get_vocab()
         if max(pieces.values(), default=0) > 16 * len(pieces) + _GAP:
             raise ValueError("definition_ of Tokenizer has numbers far beyond its tokens")
-        if not isinstance(special.get("pad"), int):
+        if not isinstance(self.special_.get("pad"), int):
             raise ValueError("special_ of Tokenizer must hold the padding token")
         self._continues = _continuing(self._tokenizer)
         self._names = sorted(pieces, key=pieces.__getitem__)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
-        super().restore(learned)
         self._learned_by = self._chosen()
 
     def _chosen(self) -> tuple[Any, ...]:

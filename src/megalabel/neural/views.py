@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from megalabel.base import clone, instance
+from megalabel.base import clone, instance, part
 from megalabel.data.matrix import normalised_rows
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.parts import Featurizer
@@ -56,6 +55,8 @@ class TextViews(Featurizer):
 
     PARAMETERS = {"words": instance(Featurizer), "tokens": instance(Tokenizer)}  # noqa: RUF012
 
+    LEARNED = {"words_": part(Featurizer), "tokens_": part(Tokenizer)}  # noqa: RUF012
+
     words_: Featurizer
     tokens_: Tokenizer
 
@@ -89,12 +90,10 @@ class TextViews(Featurizer):
         self.check_fitted()
         return self.words_.n_features
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take both back."""
-        for name, kind in (("words_", type(self.words)), ("tokens_", Tokenizer)):
-            if not isinstance(learned.get(name), kind):
-                raise ValueError(f"{name} of TextViews must be a {kind.__name__}")
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """Words must be those of the featurizer that was given."""
+        if type(self.words_) is not type(self.words):
+            raise ValueError(f"words_ of TextViews must be a {type(self.words).__name__}")
 
 
 def joined(words: csr_matrix, vectors: np.ndarray) -> csr_matrix:

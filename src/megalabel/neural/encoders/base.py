@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from megalabel.base import Component
+from megalabel.base import Component, instance, value
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.neural.encoders.vectors import put_vectors
 from megalabel.neural.tokens import Tokenizer
@@ -72,6 +72,11 @@ class Encoder(Component, ABC):
 
     reads: ClassVar[str] = "tokens"
     """What rows are: "tokens" of a Tokenizer, or "words", the columns of a sparse matrix."""
+
+    LEARNED = {  # noqa: RUF012
+        "about_": value(instance(dict)),
+        "weights_": value(instance(dict)),
+    }
 
     weights_: dict[str, np.ndarray]
     about_: dict[str, Any]
@@ -183,20 +188,16 @@ class Encoder(Component, ABC):
         # what was learned before is where a training starts from: as much a choice as a parameter
         return copy.copy(self)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the weights back; they must fit the module that `about_` describes."""
-        about, weights = learned.get("about_"), learned.get("weights_")
-        if not isinstance(about, dict) or not isinstance(weights, dict):
-            raise ValueError(f"{type(self).__name__} is its weights and what they are about")
-        layers = getattr(self, "layers", 0)
-        if isinstance(layers, int) and layers > len(weights):  # building so many would take long
-            raise ValueError(f"{layers} layers, but {len(weights)} arrays of weights")
+    def check_learned(self) -> None:
+        """The weights must fit the module that `about_` describes."""
+        layers, arrays = getattr(self, "layers", 0), len(self.weights_)
+        if isinstance(layers, int) and layers > arrays:  # building so many would take long
+            raise ValueError(f"{layers} layers, but {arrays} arrays of weights")
         with torch.device("meta"):
-            wanted = self.rebuild(about).state_dict()
-        found = {k: tuple(v.shape) for k, v in weights.items() if isinstance(v, np.ndarray)}
+            wanted = self.rebuild(self.about_).state_dict()
+        found = {k: tuple(v.shape) for k, v in self.weights_.items() if isinstance(v, np.ndarray)}
         if found != {k: tuple(v.shape) for k, v in wanted.items()}:
             raise ValueError(f"the weights of {type(self).__name__} do not fit its description")
-        super().restore(learned)
 
 
 def digest_of(names: Sequence[str] | None) -> str | None:

@@ -49,7 +49,7 @@ class Levels(nn.Module):
         return torch.cat([narrow(x) for narrow, x in zip(self.maps, seen, strict=True)], 1)
 
 
-def check_levels(owner: str, encoder: EncoderModule, levels: Sequence[Mapping[str, Any]]) -> None:
+def check_levels(owner: str, encoder: EncoderModule, levels: list[dict[str, Any]]) -> None:
     """Raise a ValueError unless `levels` are such as an encoder can have."""
     for level in levels:
         if level.keys() != {"layers", "weight", "bias"}:

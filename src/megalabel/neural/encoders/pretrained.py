@@ -128,13 +128,11 @@ class PretrainedEncoder(Encoder):
         model = AutoModel.from_config(config, **options)  # type: ignore[no-untyped-call]
         return _Transformer(model, about["pooling"], self.layers)
 
-    def restore(self, learned: Mapping[str, Any]) -> None:
-        """Take the weights back, after a look at what building the model would take."""
-        about, weights = learned.get("about_"), learned.get("weights_")
-        if isinstance(about, dict) and isinstance(weights, dict):
-            config = about.get("config")
-            check_sizes(config if isinstance(config, dict) else {}, weights)
-        super().restore(learned)
+    def check_learned(self) -> None:
+        """The weights must fit, after a look at what building the model would take."""
+        config = self.about_.get("config")
+        check_sizes(config if isinstance(config, dict) else {}, self.weights_)
+        super().check_learned()
 
 
 class _Transformer(EncoderModule):
