@@ -283,6 +283,12 @@ def test_labels_that_cannot_be_taken():
         KINDS["online-tree"]().take_labels([0])
 
 
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_numbers_beyond_the_labels_are_refused(name):
+    with pytest.raises(ParameterError, match="no label"):
+        CLASSIFIERS[name].take_labels([N])
+
+
 def test_what_cannot_be_joined_says_so():
     for name in ("prior", "nearest-neighbours", "online-tree", "dense-tree"):
         model = KINDS[name]()

@@ -78,6 +78,19 @@ def test_units_that_a_checkpoint_keeps_are_not_run(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_damaged_part_is_run_again_and_others_stay_in_their_places(tmp_path):
+    with checkpoints.kept_in(tmp_path):
+        whole = fitted(MODELS[0])
+        files = sorted(tmp_path.glob("*/*.npz"))
+        files[0].write_bytes(files[0].read_bytes()[:50])
+        files[1].unlink()
+        again = fitted(MODELS[0])
+        third = fitted(MODELS[0])
+    for other in (again, third):
+        for ours, theirs in zip(weights(whole), weights(other), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def _until(units: int) -> work.Executor:
     """An executor that fails after some units."""
 

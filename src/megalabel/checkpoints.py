@@ -91,6 +91,11 @@ class Checkpoint:
             self.keep(name, matrix)
         return matrix
 
+    def keeps(self, name: str) -> bool:
+        """Whether a part was finished before; it may be damaged."""
+        file = self.file(f"{name}.npz")
+        return file is not None and file.exists()
+
     def kept(self, name: str) -> csr_matrix | None:
         """The matrix of a part that was finished before; None: it was not, or it is damaged."""
         file = self.file(f"{name}.npz")

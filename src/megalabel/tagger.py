@@ -98,7 +98,7 @@ class Tagger(Component):
     `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
     `predict`, `predict_proba`, `score`,
     `decision_function`, `evaluate`, `explain`,
-    `label_features`, `prune`, `save`
+    `prepare`, `prune`, `save`
     `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
     `set_decision`, `set_params`, `restore`      call may run at the same time
     `load`                                       safe: each call makes a tagger of its own
@@ -196,10 +196,12 @@ class Tagger(Component):
         prepared : Prepared, optional
             What `prepare` gave for the same corpus, for this fit alone.
         """
-        started = time.perf_counter()
         corpus = _as_corpus(X, y, labels)
         if prepared is None:
             prepared = self.prepare(corpus)
+        if prepared.used or len(prepared.examples) != len(corpus):
+            raise ParameterError("what was prepared is of another corpus, or was taken up before")
+        started = time.perf_counter()
         self.origin = None  # what is learned now is not of the folder it was read from
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
@@ -277,7 +279,9 @@ class Tagger(Component):
                 return examples.rows[some]
             return self.features_.transform(corpus[some])
 
+        prepared.used = True
         train(prepared.classifier, prepared.first)
+        prepared.classifier = clone(self.classifier)  # not to hold the first one any longer
         if not len(rows):
             if self.decision_.learns:  # from texts that were trained on
                 rows = np.arange(min(len(corpus), self.calibration_texts))
@@ -758,6 +762,8 @@ class Prepared:
     """How long it took to make the features."""
     memory: int = 0
     """Bytes in use before."""
+    used: bool = False
+    """True if a fit has taken it up."""
 
 
 def _examples(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:

@@ -97,12 +97,14 @@ def _parts(
     job: Job, units: Sequence[Unit], checkpoint: Checkpoint, bar: Progress
 ) -> Iterator[csr_matrix]:
     """The part of each unit, as kept or as run now and kept."""
-    kept = {unit.name for unit in units if checkpoint.kept(unit.name) is not None}
+    kept = {unit.name for unit in units if checkpoint.keeps(unit.name)}
     fresh = _EXECUTOR.get()(job, [unit for unit in units if unit.name not in kept])
     for unit in units:
-        part = checkpoint.kept(unit.name) if unit.name in kept else None
-        if part is None:
-            part = next(fresh)
+        part = checkpoint.kept(unit.name) if unit.name in kept else next(fresh)
+        if part is None:  # damaged
+            part = job.run(job.rows, unit)
+            kept.discard(unit.name)
+        if unit.name not in kept:
             checkpoint.keep(unit.name, part)
         yield part
         bar.advance(unit.size)

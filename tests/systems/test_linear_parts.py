@@ -11,7 +11,7 @@ from scipy.sparse import random as random_matrix
 
 from megalabel import systems
 from megalabel.data.synthetic import generate
-from megalabel.errors import NotEnoughMemoryError
+from megalabel.errors import NotEnoughMemoryError, ParameterError
 from megalabel.linear import training
 from megalabel.systems import linear_parts, planning
 from megalabel.systems.linear_parts import _Stage, plan_tree
@@ -69,6 +69,10 @@ def test_what_is_prepared_for_a_plan_is_taken_up_by_the_fit(system, corpus, monk
     monkeypatch.setattr(type(tagger.features), "fit_transform", None)
     tagger.fit(corpus, prepared=prepared)
     monkeypatch.undo()
+    assert tagger.provenance_["seconds"] >= prepared.seconds
+    for texts in (corpus, corpus[:100]):
+        with pytest.raises(ParameterError, match="another corpus, or was taken up before"):
+            tagger.fit(texts, prepared=prepared)
     alone = systems.create(system).fit(corpus)
     ours, theirs = (model.rank(corpus[:50], 5) for model in (tagger, alone))
     np.testing.assert_array_equal(ours.ids, theirs.ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -82,10 +81,9 @@ def train(
     expected.check()
     if said := str(expected):
         (output.warn if expected.long else output.note)(said)
-    started = time.perf_counter()
     with checkpoints.kept_in(checkpoint):
         tagger.fit(corpus, prepared=expected.prepared)
-    seconds = time.perf_counter() - started
+    seconds = tagger.provenance_["seconds"]
     tagger.save(out)
     facts = {
         "system": system,

@@ -78,6 +78,11 @@ class Examples:
         )
 
     @property
+    def n_texts(self) -> int:
+        """How many of the rows are texts."""
+        return len(self.texts)
+
+    @property
     def label_counts(self) -> np.ndarray:
         """How many texts carry each label."""
         targets = self.targets if self.label_points is None else self.targets[self.texts]
@@ -104,5 +109,5 @@ class Examples:
         return replace(self, rows=rows, targets=targets, label_points=points)
 
     def with_rows(self, rows: Any) -> Examples:
-        """The same examples with other rows in place of theirs."""
-        return replace(self, rows=rows)
+        """The same examples with other rows in place of theirs, whose columns have no names."""
+        return replace(self, rows=rows, find_label_rows=None, find_columns=None)

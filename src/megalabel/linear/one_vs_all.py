@@ -198,5 +198,5 @@ class OneVsAllJob(Job):
         self._parts = [ChunkedWeights.build(part, [0, part.shape[0]], precision) for part in parts]
 
     def weights(self) -> ChunkedWeights:
-        """Those of all labels."""
+        """The weights of all labels, once the stage is assembled."""
         return ChunkedWeights.join(self._parts, self._places)

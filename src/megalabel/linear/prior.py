@@ -67,7 +67,8 @@ class Prior(Classifier):
         self.n_features_ = int(examples.rows.shape[1])
         self.rows_ = 0
         self.label_counts_ = np.zeros(len(examples.labels))
-        self._add(examples.targets[examples.texts])
+        targets = examples.targets
+        self._add(targets if examples.label_points is None else targets[examples.texts])
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Count more rows; `labels` is the known label set, with any new labels at its end."""
@@ -110,7 +111,7 @@ class Prior(Classifier):
 
     @property
     def ranks_held_out(self) -> bool:
-        """Always."""
+        """True: one row more or less is lost in the frequencies."""
         return True
 
     def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:

@@ -90,7 +90,7 @@ class LinearClassifier(Classifier):
                 "positive_costs and negative_costs"
             )
         costs = []
-        counts, texts = examples.label_counts, max(1, len(examples.texts))
+        counts, texts = examples.label_counts, max(1, examples.n_texts)
         by_name = label_costs(self.weighting, counts, texts, self.propensities)
         for (name, own), weights in zip(given.items(), by_name, strict=True):
             if own is not None and len(own) != len(counts):

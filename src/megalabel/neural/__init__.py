@@ -41,7 +41,6 @@ from megalabel.neural.stopwatch import Stopwatch
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views
-from megalabel.rankers import Ensemble
 from megalabel.rankers.dense import accelerate
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "Embedding",
     "Encoder",
     "EncoderStates",
-    "Ensemble",
     "Focal",
     "FullClassifier",
     "Head",

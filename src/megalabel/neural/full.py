@@ -122,7 +122,9 @@ class FullClassifier(NeuralClassifier):
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X, self.seed, trainer, checkpoint, examples.columns)
             width = self.bottleneck or module.width
-            head = begin(chosen, width, counts, Y.shape[0], loss, device=device, seed=self.seed)
+            head = begin(
+                chosen, width, counts, examples.n_texts, loss, device=device, seed=self.seed
+            )
             model = FullModel(
                 module,
                 head,

@@ -47,7 +47,7 @@ class EncoderStates(States):
 
     @property
     def width(self) -> int:
-        """Of a state."""
+        """The width of a state."""
         with torch.device("meta"):
             return self.encoder_.rebuild(self.encoder_.about_).state_width
 

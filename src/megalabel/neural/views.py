@@ -27,7 +27,8 @@ class Views:
     @property
     def arrays(self) -> list[np.ndarray]:
         """What tells these rows from others."""
-        return [*self.tokens.arrays, self.words.data]
+        words = self.words
+        return [*self.tokens.arrays, words.data, words.indices, words.indptr]
 
     def __len__(self) -> int:
         return len(self.tokens)

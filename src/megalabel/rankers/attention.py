@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class States(Component, ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Of a state."""
+        """The width of a state."""
 
     @abstractmethod
     def of(self, tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -50,6 +50,10 @@ class States(Component, ABC):
 
     def onnx_twin(self, int8: bool) -> States:
         """The same without torch; `int8`: with weights in 8 bits."""
+        return self
+
+    def take_labels(self, numbers: Any) -> Self:
+        """Itself: states know no labels."""
         return self
 
 
@@ -68,7 +72,7 @@ class OnnxStates(States):
 
     @property
     def width(self) -> int:
-        """Of a state."""
+        """The width of a state."""
         found = self._session.get_outputs()[0].shape[-1]
         return found if isinstance(found, int) else 0
 
@@ -133,7 +137,7 @@ class AttentionTree(Classifier):
 
     @property
     def reads_texts(self) -> bool:
-        """Always: rows are tokens."""
+        """True, as rows are tokens."""
         return True
 
     def _fit(self, examples: Examples) -> None:

@@ -94,6 +94,7 @@ class NearestLabels(Classifier):
     def check_learned(self) -> None:
         """The block must fit the classifiers."""
         check_block(type(self).__name__, self.block_, self.weights_.shape[1])
+        vars(self).pop("_behind", None)  # that of other centroids
 
     @cached_property
     def _behind(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from megalabel.base import (
     array,
     check_array,
     integer,
+    label_numbers,
     number,
     one_of,
     optional,
@@ -205,7 +206,7 @@ class NearestNeighbours(Classifier):
 
     @property
     def ranks_held_out(self) -> bool:
-        """Always."""
+        """True: each row is ranked by its neighbours among all others."""
         return True
 
     def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
@@ -263,6 +264,7 @@ class NearestNeighbours(Classifier):
 
     def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
         """All texts still vote, each for those of its labels that are taken."""
+        numbers = label_numbers(numbers, len(self.labels_))
         targets = self._targets(len(self.labels_))[:, numbers]
         targets.sort_indices()
         return super()._taken(numbers) | _stored(targets)

@@ -103,5 +103,5 @@ def find_class(name: str) -> type[Component]:
     try:
         found: type[Component] = getattr(importlib.import_module(module), own)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", module.rpartition(".")[2]) from error
+        raise MissingExtraError(error.name or "torch", module.split(".")[1]) from error
     return found

@@ -405,5 +405,6 @@ def _timed(X: csr_matrix, unit: Unit) -> tuple[float, csr_matrix]:
     weights = training.run_unit(X, unit)
     passed, seconds = time.perf_counter() - started, time.process_time() - cpu
     # threads that share a block, as there are no others, take nearly as long as one would
-    blocks = training.blocks_of_groups(unit).sum() if "group_starts" in unit.arrays else unit.size
+    grouped = "group_starts" in unit.arrays
+    blocks = training.blocks_of_groups(unit).sum() if grouped else _blocks(unit.size)
     return min(seconds, passed * max(1, blocks)), weights

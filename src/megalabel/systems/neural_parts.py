@@ -15,6 +15,7 @@ from megalabel.data import Corpus
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
+from megalabel.rankers import Ensemble
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
@@ -58,7 +59,7 @@ def several(classifier: Classifier, models: int, combine: str) -> Classifier:
     """So many of a classifier, each from its own seed; one is the classifier itself."""
     if models == 1:
         return classifier
-    made: Classifier = neural().Ensemble(classifier, models, combine=combine)
+    made: Classifier = Ensemble(classifier, models, combine=combine)
     return made
 
 
@@ -83,7 +84,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """
     room = neural()
     classifier: Any = tagger.classifier
-    if isinstance(classifier, room.Ensemble):
+    if isinstance(classifier, Ensemble):
         ensemble = classifier
         one = plan_neural(clone(tagger).set_params(classifier=ensemble.model), corpus)
         return replace(
@@ -130,7 +131,7 @@ def rough_seconds(tagger: Tagger, corpus: Corpus) -> float:
     """About how long a fit takes, by steps alone: features and rankers, which take minutes where
     steps take hours, are not looked at."""
     classifier: Any = tagger.classifier
-    if isinstance(classifier, neural().Ensemble):
+    if isinstance(classifier, Ensemble):
         one = clone(tagger).set_params(classifier=classifier.model)
         return rough_seconds(one, corpus) * int(classifier.models)
     return _Trials(tagger, corpus, _ROUGH_LETTERS).rough_seconds()
@@ -139,7 +140,7 @@ def rough_seconds(tagger: Tagger, corpus: Corpus) -> float:
 def has_gpu(tagger: Tagger) -> bool:
     """Whether the encoder of a tagger is trained on a GPU."""
     classifier: Any = tagger.classifier
-    if isinstance(classifier, neural().Ensemble):
+    if isinstance(classifier, Ensemble):
         classifier = classifier.model
     return bool(classifier.training.torch_device.type == "cuda")
 
@@ -209,7 +210,6 @@ class _Trials:
     def tried(self, rows: np.ndarray) -> _Trial:
         """Each batch of the given texts is trained on once."""
         tagger = clone(self._tagger)
-        tagger.features_ = self.features
         steps = 1 + -(-len(rows) // self.batch)  # the first is not counted
         tagger.classifier.trainer = clone(tagger.classifier.training).set_params(
             steps=steps, epochs=None, batch=self.batch, log=None
