@@ -152,7 +152,8 @@ def restored(made):
     """The models of all levels as learned."""
     models = []
     for depth, encoder in enumerate([*made.coarse_, made.encoder_]):
-        level = attention_module._AttentionLevel(made.tree_, depth)
+        none = csr_matrix((1, made.tree_.n_labels), dtype=np.float32)
+        level = attention_module._AttentionLevel(made.tree_, depth, none)
         model = AttentionModel(encoder.module(), made.hidden, level)
         own = {k.split(".", 1)[1]: v for k, v in made.heads_.items() if k.startswith(f"{depth}.")}
         state = {k: torch.from_numpy(v.astype(np.float32)) for k, v in own.items()}

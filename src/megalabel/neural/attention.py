@@ -300,27 +300,26 @@ class AttentionClassifier(NeuralClassifier):
 
 
 class _AttentionLevel:
-    """A level of the tree, its nodes numbered as in the tree, those of the last one as labels; in
-    training, with the rows' nodes and with what the level above finds likely."""
+    """A level of the tree, its nodes numbered as in the tree, those of the last one as labels;
+    with the rows' nodes and with what the level above finds likely."""
 
     def __init__(
         self,
         tree: LabelTree,
         depth: int,
-        Y: csr_matrix | None = None,
+        Y: csr_matrix,
         predicted: csr_matrix | None = None,
     ) -> None:
         self.depth, self.size = depth, tree.level_sizes[depth]
         self._starts = tree.levels_[depth]
         self._labels = tree.label_of_leaf_ if depth + 1 == tree.depth else None
         self.predicted, self.parents = predicted, predicted
-        if Y is not None:
-            self.targets = tree.targets(Y, depth) if self._labels is None else Y
-            np.minimum(self.targets.data, 1, out=self.targets.data)
-            if predicted is not None:
-                true = tree.targets(Y, depth - 1)
-                true.data[:] = 1
-                self.parents = predicted.maximum(true)
+        self.targets = tree.targets(Y, depth) if self._labels is None else Y
+        np.minimum(self.targets.data, 1, out=self.targets.data)
+        if predicted is not None:
+            true = tree.targets(Y, depth - 1)
+            true.data[:] = 1
+            self.parents = predicted.maximum(true)
 
     def candidates(self, parents: csr_matrix, device: torch.device) -> Candidates:
         """The children of each row's parents."""

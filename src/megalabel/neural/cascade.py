@@ -188,7 +188,7 @@ class CascadeClassifier(ViewsClassifier):
         if len(judged):
 
             def evaluate() -> float:
-                ids, _ = self._ranked(network, X.tokens[judged], 1)
+                ids = self._ranked(network, X.tokens[judged], 1)
                 return precision_at(ids, Y[judged])
 
         source = TextSource(X.tokens[rows], targets[rows])
@@ -227,7 +227,7 @@ class CascadeClassifier(ViewsClassifier):
         return [{"layers": list(seen), **own} for seen, own in zip(layers, narrowed, strict=True)]
 
     def encoder_pooling(self) -> str:
-        """As in training."""
+        """The pooling of the network as it was trained."""
         return self._shape(self.module()).pooling
 
     def rank_by_network(self, X: Views, k: int) -> Ranking:
@@ -331,16 +331,15 @@ class CascadeClassifier(ViewsClassifier):
         kept[f"{last}.bias"][unseen] = _UNSEEN
         return {k: v.astype(_type(k)) for k, v in kept.items()}
 
-    def _ranked(self, network: Any, tokens: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _ranked(self, network: Any, tokens: Any, k: int) -> np.ndarray:
+        """The numbers of each row's k best labels by the network."""
         vectors = torch.from_numpy(encoded(network, tokens, self.training, what=network.vectors))
         device = next(network.parameters()).device
         ids = np.empty((len(vectors), k), np.int32)
-        scores = np.empty((len(vectors), k), np.float32)
         for start in range(0, len(vectors), _RANKED):
             part = slice(start, start + _RANKED)
-            found = network.top_k(vectors[part].to(device), k)
-            scores[part], ids[part] = (x.cpu().numpy() for x in found)
-        return ids, scores
+            ids[part] = network.top_k(vectors[part].to(device), k)[1].cpu().numpy()
+        return ids
 
 
 def _type(name: str) -> np.dtype[Any]:

@@ -59,43 +59,44 @@ def linear_tagger(
 
 
 class _Work(NamedTuple):
-    """Of a stage, in feature values times blocks of labels that are trained on them."""
+    """The work of a stage: feature values times the blocks of labels that are trained on them."""
 
     done: float
-    """On these rows."""
+    """What there is on the rows of a sample."""
     due: float
-    """On these rows if all labels that have texts at all were among theirs."""
+    """What there would be on these rows if they had every label that the corpus has."""
     seconds: float
-    """Of what is done."""
+    """How long it takes to do what there is."""
 
     def times(self, number: float) -> _Work:
+        """The work of so many like this one."""
         return _Work(*(number * each for each in self))
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of training all labels on some rows, once."""
+    """What it takes to train all labels once on some rows."""
 
     making: float = 0.0
-    """Seconds of making trees."""
+    """How many seconds it takes to make trees."""
     once: float = 0.0
-    """Seconds between stages."""
+    """How many seconds pass between stages."""
     stages: tuple[_Work, ...] = ()
     model: float = 0.0
-    """Bytes of weights."""
+    """How many bytes the weights have."""
     fixed: float = 0.0
-    """Bytes of trees, and of nodes without weights: however many rows there are."""
+    """How many bytes trees have, and nodes without weights, however many rows there are."""
     entries: float = 0.0
-    """Weights that are there at a time before they are stored."""
+    """How many weights there are at a time before they are stored."""
     blocks: int = 0
-    """Blocks of labels that are trained on all rows."""
+    """How many blocks of labels are trained on all rows."""
     joined: bool = False
     """True if the model is made of parts in the end, which are a little larger than it, as each
     has its own features."""
 
 
 CostOf: TypeAlias = Callable[[Any, Examples, np.ndarray], _Cost]
-"""Of a classifier, the examples it is trained on, and which labels have texts at all."""
+"""Measures the cost of a classifier on examples; it is told which labels have texts at all."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ class _Sample:
     width: float
     values: float
     making: float
-    """Seconds of making features."""
+    """How many seconds it takes to make features."""
     features: float
-    """Bytes of them."""
+    """How many bytes they have."""
     cost: _Cost
 
     @classmethod
@@ -228,7 +229,7 @@ def plan_tree(tagger: Tagger, corpus: Corpus, prepared: Prepared | None = None) 
 
 
 def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> _Cost:
-    """Of all labels, from blocks of frequent and of rare ones."""
+    """Measure blocks of frequent and of rare labels, and say what all labels cost."""
     X = examples.rows
     counts = np.diff(examples.targets.tocsc().indptr)
     order = np.argsort(-counts, kind="stable")
@@ -255,12 +256,12 @@ def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> 
 
 
 def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray) -> _Cost:
-    """Of all trees, from the stages of one."""
+    """Measure some nodes of each stage of one tree, and say what all trees cost."""
     watch = Clock()
     count = classifier.trees
-    made = classifier.set_params(trees=1).make_trees(examples)
-    making, tree = watch.seconds(), made[0]
-    trees = len(made) if classifier.tree or tree.depth == 1 else count
+    first, *ready = classifier.set_params(trees=1).make_trees(examples)
+    making, tree = watch.seconds(), first
+    trees = 1 + len(ready) if classifier.tree or tree.depth == 1 else count
     costs = classifier.label_costs(examples)
     job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
     matches = classifier.negatives == "teacher+matcher"
