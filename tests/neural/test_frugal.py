@@ -15,7 +15,6 @@ from megalabel.neural import (
     BagEncoder,
     CascadeClassifier,
     ConvolutionalEncoder,
-    Ensemble,
     FullClassifier,
     StagedClassifier,
     Trainer,
@@ -27,6 +26,7 @@ from megalabel.neural.encoders.bag import ResidualBlock
 from megalabel.neural.encoding import encoded
 from megalabel.neural.heads import shortlist as shortlist_module
 from megalabel.neural.staged import ShortlistModel, nearest
+from megalabel.rankers import Ensemble
 
 BAG = BagEncoder(width=12, residual=None)
 CONVOLUTIONS = ConvolutionalEncoder(width=12, length=8, token_width=16, filters=4)

@@ -19,7 +19,6 @@ from megalabel.neural import (
     CascadeClassifier,
     ConvolutionalEncoder,
     Embedding,
-    Ensemble,
     FullClassifier,
     PretrainedEncoder,
     RecurrentEncoder,
@@ -30,7 +29,7 @@ from megalabel.neural import (
     Trainer,
     encoder_of,
 )
-from megalabel.rankers import AttentionTree, DenseTree, NearestLabels
+from megalabel.rankers import AttentionTree, DenseTree, Ensemble, NearestLabels
 from megalabel.tagger import Tagger
 
 TRAINER = Trainer(steps=3, batch=32, device="cpu")
