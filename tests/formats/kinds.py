@@ -79,7 +79,9 @@ def answers(component: Any) -> list[np.ndarray]:
     """What a component makes of inputs that are always the same."""
     if isinstance(component, Featurizer):
         rows = component.transform(CORPUS[:6])
-        rows = getattr(rows, "arrays", rows)  # of tokens
+        words = [rows.words.data] if hasattr(rows, "words") else []
+        rows = getattr(rows, "tokens", rows)
+        rows = [rows.ids, rows.indptr, *words] if hasattr(rows, "ids") else rows
         rows = rows if isinstance(rows, list) else [rows]
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
     if isinstance(component, Tagger):
