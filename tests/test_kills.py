@@ -131,7 +131,7 @@ def test_killed_at_a_hundred_moments(writer):
                 writer.write(-number)
 
         process = in_child(write_on)
-        time.sleep(moments.uniform(0, 6 * lasts))
+        time.sleep(moments.uniform(0, 12 * lasts))  # a child takes its time to begin
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         found.add(writer.read())
