@@ -29,7 +29,7 @@ ORDER = """
     calibration
     decision
     metrics
-    calibrating explaining
+    calibrating explaining preparing
     tagger
     merging exporting
     systems

@@ -9,14 +9,11 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, issparse
 
 from megalabel import __version__, store
@@ -51,6 +48,7 @@ from megalabel.labels import read_propensities
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
+from megalabel.preparing import Prepared, examples_of
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -248,7 +246,7 @@ class Tagger(Component):
 
     def prepared(self, features: Featurizer, vectors: Any, corpus: Corpus) -> Prepared:
         """What a fit begins with where fitted features have made vectors of a corpus already."""
-        examples = _examples(features, vectors, corpus)
+        examples = examples_of(features, vectors, corpus)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
@@ -742,57 +740,6 @@ class Tagger(Component):
         if not self.in_names_ and self.labels == LabelSet.numbered(len(self.labels)):
             return np.arange(len(self.labels))
         return np.array(self.labels.names.to_pylist(), dtype=object)
-
-
-@dataclass
-class Prepared:
-    """What a fit begins with; made by `Tagger.prepare`."""
-
-    features: Featurizer
-    """Fitted."""
-    examples: Examples
-    """All texts."""
-    held_out: np.ndarray
-    """Which of them calibration and decision learn from."""
-    first: Examples
-    """What the classifier is trained on at first."""
-    classifier: Classifier
-    """Not fitted yet."""
-    seconds: float = 0.0
-    """How long it took to make the features."""
-    memory: int = 0
-    """Bytes in use before."""
-    used: bool = False
-    """True if a fit has taken it up."""
-
-
-def _examples(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
-    """What a classifier is fitted on: a corpus, with what features make of its texts."""
-
-    def columns() -> Sequence[str] | None:
-        terms = getattr(features, "terms_", None)  # hashed words have no names
-        return None if terms is None else terms.to_pylist()
-
-    return Examples.of(
-        vectors,
-        corpus.targets,
-        corpus.labels,
-        find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
-        find_columns=columns,
-    )
-
-
-def _label_rows(features: Featurizer, labels: LabelSet) -> Any:
-    """The labels' own texts as vectors."""
-    if isinstance(features, Precomputed):
-        raise ParameterError(
-            "the texts of labels are asked for, but the features are vectors made elsewhere; fit "
-            "the classifier by itself, with label_rows"
-        )
-    texts = labels.names if labels.texts is None else labels.texts
-    if pc.all(pc.utf8_is_decimal(texts)).as_py():
-        raise DataError("the texts of labels are asked for, but these are known by number alone")
-    return features.transform(texts)
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

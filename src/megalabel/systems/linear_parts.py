@@ -23,13 +23,14 @@ from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
 from megalabel.linear.tree import TreeJob
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier
+from megalabel.preparing import Prepared
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
     too_large,
     working_bytes,
 )
-from megalabel.tagger import Prepared, Tagger
+from megalabel.tagger import Tagger
 from megalabel.work import Unit
 
 # A plan looks at so many texts, then at three times as many, and so on for as long as it stays

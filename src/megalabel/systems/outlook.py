@@ -14,8 +14,9 @@ from megalabel.units import duration, size
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
+    from megalabel.preparing import Prepared
     from megalabel.systems.planning import Plan
-    from megalabel.tagger import Prepared, Tagger
+    from megalabel.tagger import Tagger
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,68 @@
+"""Prepared: what a fit of a tagger begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from megalabel.data import Corpus, LabelSet
+from megalabel.data.examples import Examples
+from megalabel.errors import DataError, ParameterError
+from megalabel.features import Precomputed
+from megalabel.parts import Classifier, Featurizer
+
+
+@dataclass
+class Prepared:
+    """What a fit begins with; made by `Tagger.prepare`."""
+
+    features: Featurizer
+    """Fitted."""
+    examples: Examples
+    """All texts."""
+    held_out: np.ndarray
+    """Which of them calibration and decision learn from."""
+    first: Examples
+    """What the classifier is trained on at first."""
+    classifier: Classifier
+    """Not fitted yet."""
+    seconds: float = 0.0
+    """How long it took to make the features."""
+    memory: int = 0
+    """Bytes in use before."""
+    used: bool = False
+    """True if a fit has taken it up."""
+
+
+def examples_of(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
+    """What a classifier is fitted on: a corpus, with what features make of its texts."""
+
+    def columns() -> Sequence[str] | None:
+        terms = getattr(features, "terms_", None)  # hashed words have no names
+        return None if terms is None else terms.to_pylist()
+
+    return Examples.of(
+        vectors,
+        corpus.targets,
+        corpus.labels,
+        find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
+        find_columns=columns,
+    )
+
+
+def _label_rows(features: Featurizer, labels: LabelSet) -> Any:
+    """The labels' own texts as vectors."""
+    if isinstance(features, Precomputed):
+        raise ParameterError(
+            "the texts of labels are asked for, but the features are vectors made elsewhere; fit "
+            "the classifier by itself, with label_rows"
+        )
+    texts = labels.names if labels.texts is None else labels.texts
+    if pc.all(pc.utf8_is_decimal(texts)).as_py():
+        raise DataError("the texts of labels are asked for, but these are known by number alone")
+    return features.transform(texts)
