@@ -1,11 +1,12 @@
 // Python's view of metrics (metrics.hpp, evaluation.hpp, effects.hpp) and calibration
-// (isotonic.hpp).
+// (isotonic.hpp, joint.hpp).
 #pragma once
 
 #include "bind_arrays.hpp"
 #include "effects.hpp"
 #include "evaluation.hpp"
 #include "isotonic.hpp"
+#include "joint.hpp"
 #include "metrics.hpp"
 
 namespace megalabel::bind {
@@ -116,6 +117,35 @@ inline void bind_calibration(nb::module_& m) {
             return to_numpy(std::move(fallen), rows.shape(0), rows.shape(1));
         },
         "rows"_a, "pooled"_a);
+    m.def(
+        "joint_apply",
+        [](In2<float> scores, In2<std::uint8_t> levels, double steps, In<double> knots,
+           In<double> heights, In<double> ranks, In<double> frequencies, In2<double> constants,
+           In2<double> slopes) {
+            const joint::Model model{span(knots),     span(heights), span(ranks), span(frequencies),
+                                     span(constants), span(slopes),  steps};
+            auto mapped = without_gil(
+                [&] { return joint::apply(span(scores), span(levels), scores.shape(1), model); });
+            return to_numpy(std::move(mapped), scores.shape(0), scores.shape(1));
+        },
+        nb::kw_only(), "scores"_a, "levels"_a, "steps"_a, "knots"_a, "heights"_a, "ranks"_a,
+        "frequencies"_a, "constants"_a, "slopes"_a);
+    m.def(
+        "joint_answer",
+        [](const Ranked& ranked, In<std::uint8_t> levels, double steps, In<double> knots,
+           In<double> heights, In<double> ranks, In<double> frequencies, In2<double> constants,
+           In2<double> slopes, std::size_t pooled, In<float> thresholds, In<float> values) {
+            const joint::Model model{span(knots),     span(heights), span(ranks), span(frequencies),
+                                     span(constants), span(slopes),  steps};
+            auto mapped = without_gil([&] {
+                return joint::answer(span(ranked.ids), span(ranked.scores), ranked.width(),
+                                     ranked.labels, span(levels), model, pooled, span(thresholds),
+                                     span(values));
+            });
+            return to_numpy(std::move(mapped), ranked.rows(), ranked.width());
+        },
+        "ranked"_a, nb::kw_only(), "levels"_a, "steps"_a, "knots"_a, "heights"_a, "ranks"_a,
+        "frequencies"_a, "constants"_a, "slopes"_a, "pooled"_a, "thresholds"_a, "values"_a);
 }
 
 }  // namespace megalabel::bind

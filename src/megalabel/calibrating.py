@@ -13,6 +13,7 @@ from megalabel.metrics import evaluate, reliability
 from megalabel.parts import Calibrator
 
 _FOLDS = 5
+_SHOWN = 5  # labels of each text that the tables are of
 
 
 class Calibrated(NamedTuple):
@@ -31,31 +32,47 @@ def calibrated(
     ranking: Ranking,
     targets: csr_matrix,
     label_counts: np.ndarray,
-    texts: int,
+    counted: bool,
+    train_labels: tuple[np.ndarray, int],
 ) -> Calibrated:
     """Fit a copy of a calibrator on the ranking of held-out texts.
 
     Each text is measured by a calibrator learned from the other folds, so that no text is measured
     by what was learned from it; the calibrator that stays learns from all of them.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+    ranking : Ranking
+    targets : CSR matrix
+    label_counts, counted
+        As `Calibrator.fit` takes them.
+    train_labels : (label counts, number of texts)
+        Those of all texts of training, for metrics.
     """
-    fitted = clone(calibrator).fit(ranking, targets, label_counts=label_counts)
+
+    def fit(rows: Any) -> Calibrator:
+        counts: dict[str, Any] = {"label_counts": label_counts, "counted": counted}
+        fitted: Calibrator = clone(calibrator).fit(ranking[rows], targets[rows], **counts)
+        return fitted
+
+    fitted = fit(slice(None))
     if len(ranking) < 2 or not targets.nnz:
         return Calibrated(fitted, {}, {})
     fold = np.arange(len(ranking)) % _FOLDS
     ids, scores = np.empty_like(ranking.ids), np.empty_like(ranking.scores)
     for number in range(min(_FOLDS, len(ranking))):
-        inside, others = fold == number, fold != number
-        part = clone(calibrator).fit(ranking[others], targets[others], label_counts=label_counts)
-        applied = part.apply(ranking[inside])
+        inside = fold == number
+        applied = fit(~inside).apply(ranking[inside])
         ids[inside], scores[inside] = applied.ids, applied.scores
     after = Ranking(ids, scores, ranking.labels)
-    train_labels = (label_counts, texts)
     measured = evaluate(after, targets, train_labels=train_labels, probabilities=True)
-    tables: dict[str, Any] = {"k": calibrator.k, "texts": len(ranking), "before": None}
+    k = min(_SHOWN, calibrator.k)
+    tables: dict[str, Any] = {"k": k, "texts": len(ranking), "before": None}
     present = ranking.scores[ranking.present]
     if ((present >= 0) & (present <= 1)).all():
-        tables["before"] = _table(ranking, targets, calibrator.k)
-    tables["after"] = _table(after, targets, calibrator.k)
+        tables["before"] = _table(ranking, targets, k)
+    tables["after"] = _table(after, targets, k)
     return Calibrated(fitted, measured.to_dict(), tables)
 
 

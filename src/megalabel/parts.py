@@ -34,6 +34,14 @@ class Featurizer(Component, ABC):
         """`fit(inputs)` then `transform(inputs)`, in one pass where that is possible."""
         return self.fit(inputs).transform(inputs)
 
+    def held_out(self, vectors: Any, some: np.ndarray, left_out: np.ndarray | None) -> Any:
+        """Some rows of the vectors of all texts, as they would be had this been fitted without the
+        texts `left_out`; None: each as if without itself.
+
+        By default they are the same.
+        """
+        return vectors[some]
+
     def take_labels(self, numbers: Any) -> Self:
         """Itself: features know no labels."""
         return self
@@ -139,8 +147,9 @@ class Classifier(Component, ABC):
         """Whether `rank_held_out` can do without a new fit."""
         return False
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
-        """Rank some training rows, each as if it had not been seen.
+    def rank_held_out(self, X: Matrix, rows: np.ndarray, k: int) -> Ranking:
+        """Rank some training rows, each as if it had not been seen: X holds them, `rows` are their
+        numbers.
 
         Calibration learns from it without a second training.
         """
@@ -171,12 +180,28 @@ class Calibrator(Component, ABC):
         Y: csr_matrix,
         *,
         label_counts: np.ndarray | None = None,
+        counted: bool = False,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Learn from the ranking of rows that the classifier has not seen, and their labels.
 
-        `label_counts` say how often each label occurs in training, `weights` how much a row counts.
+        Parameters
+        ----------
+        ranking : Ranking
+        Y : CSR matrix (rows, labels)
+        label_counts : array (labels,), optional
+            How often each label occurs in the rows that the classifier was trained on.
+        counted : bool
+            Whether the ranked rows are among these, each ranked without itself: then a row's own
+            labels are counted once less for it.
+        weights : array (rows,), optional
+            How much each row counts.
         """
+
+    def for_counts(self, label_counts: np.ndarray) -> Self:
+        """The same for a classifier that was trained on other rows, in which each label occurs so
+        often; itself where frequencies do not matter."""
+        return self
 
     def shortlist(self, k: int) -> int:
         """How many labels a text must be ranked for the probabilities of k of them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.examples import Examples
@@ -37,6 +38,22 @@ class Prepared:
     """Bytes in use before."""
     used: bool = False
     """True if a fit has taken it up."""
+
+
+def in_random_order(targets: csr_matrix, seed: int) -> np.ndarray:
+    """The numbers of texts in random order, any part of which has its share of texts with no label
+    that another text has: held out, those are like new texts without any known label."""
+    order = np.random.default_rng(seed).permutation(targets.shape[0])
+    shared = np.bincount(targets.indices, minlength=targets.shape[1]) > 1
+    cells = csr_matrix(
+        (shared[targets.indices].astype(np.int64), targets.indices, targets.indptr), targets.shape
+    )
+    known = np.asarray(cells.sum(axis=1)).ravel() > 0
+    place = np.empty(len(order))
+    for kind in (known, ~known):
+        rows = order[kind[order]]
+        place[rows] = (np.arange(len(rows)) + 0.5) / max(1, len(rows))
+    return np.argsort(place, kind="stable")
 
 
 def examples_of(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:

@@ -174,6 +174,7 @@ def test_taken_back_only_whole(kind):
 
 def test_by_name():
     assert [type(create(name)).__name__ for name in METHODS] == [
+        "Joint",
         "Isotonic",
         "Platt",
         "Temperature",

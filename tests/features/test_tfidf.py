@@ -340,3 +340,47 @@ def test_a_table_without_an_empty_slot_ends(slots: np.ndarray) -> None:
             reopened(tfidf, slots_=slots).transform(TEXTS)
     else:
         assert reopened(tfidf, slots_=slots).transform(TEXTS).nnz == 0
+
+
+def _words(random, texts):
+    shares = 1 / np.arange(1, 61)
+    return [
+        " ".join(
+            f"w{i}" for i in random.choice(60, size=random.integers(1, 9), p=shares / shares.sum())
+        )
+        for _ in range(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"min_df": 2},
+        {"min_df": 0.05, "max_df": 0.6},
+        {"use_idf": False},
+        {"smooth_idf": False, "norm": "l1"},
+        {"norm": None, "sublinear_tf": False},
+        {"binary": True, "ngram_range": (1, 2)},
+        {"hashing": 50},
+    ],
+)
+def test_held_out_rows_are_those_of_a_fit_without_them(how):
+    texts = _words(np.random.default_rng(0), 80)
+    tfidf = Tfidf(**how)
+    vectors = tfidf.fit_transform(texts)
+    left_out, rest = np.arange(0, 80, 7), np.setdiff1d(np.arange(80), np.arange(0, 80, 7))
+    other = Tfidf(**how).fit([texts[i] for i in rest])
+    some = np.arange(0, 80, 3)  # of both
+    ours, theirs = (
+        tfidf.held_out(vectors, some, left_out),
+        other.transform([texts[i] for i in some]),
+    )
+    names = other.terms_.to_pylist() if "hashing" not in how else None
+    columns = slice(None) if names is None else [tfidf.terms_.to_pylist().index(n) for n in names]
+    np.testing.assert_allclose(ours[:, columns].toarray(), theirs.toarray(), rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(ours.sum(), theirs.sum(), rtol=1e-6)  # no other column has a value
+    one = tfidf.held_out(vectors, np.array([5, 7]), None)
+    alone = tfidf.held_out(vectors, np.array([7]), np.array([7]))
+    np.testing.assert_allclose(one[1].toarray(), alone.toarray(), rtol=1e-6)
+    assert ours.has_canonical_format

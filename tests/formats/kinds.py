@@ -21,7 +21,7 @@ from tests.tiny_bert import write_bert
 
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.base import Component
-from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Platt, Temperature
+from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
 from megalabel.features import BagEmbedding, Concat, Each, Precomputed, Tfidf
@@ -252,6 +252,11 @@ def ensemble() -> Component:
 @kind
 def isotonic() -> Component:
     return Isotonic(k=4).fit(RANKING, TRUTH)
+
+
+@kind
+def joint() -> Component:
+    return Joint(k=4).fit(RANKING, TRUTH, label_counts=COUNTS)
 
 
 @kind

@@ -66,6 +66,7 @@ class Grouped(Calibrator):
         Y: csr_matrix,
         *,
         label_counts: np.ndarray | None = None,
+        counted: bool = False,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Learn from the top k of rows that the classifier has not seen, and their labels.
@@ -99,13 +100,7 @@ class Grouped(Calibrator):
         for g, calibrator in enumerate(self.maps_):
             chosen = (groups == g) & ranking.present
             mapped[chosen] = calibrator.probabilities(ranking.scores[chosen])
-        ids = ranking.ids
-        if self.rerank:
-            order = np.argsort(-mapped[:, : self.k], axis=1, kind="stable")
-            ids = np.hstack([np.take_along_axis(ids, order, axis=1), ids[:, self.k :]])
-            first = np.take_along_axis(mapped, order, axis=1)
-            mapped = np.hstack([first, mapped[:, self.k :]])
-        return Ranking(ids, _native.falling_rows(mapped, self.k), ranking.labels)
+        return arranged(ranking, mapped, self.k, self.rerank)
 
     def check_learned(self) -> None:
         """Each group must have a map of the calibrator's kind."""
@@ -234,6 +229,20 @@ class ByRank(Grouped):
     def _groups(self, ranking: Ranking) -> np.ndarray:
         ranks = np.minimum(np.arange(ranking.k), len(self.bins_) - 1)
         return np.broadcast_to(self.bins_[ranks], ranking.ids.shape)
+
+
+def arranged(ranking: Ranking, mapped: np.ndarray, first: int, rerank: bool) -> Ranking:
+    """A ranking with probabilities that never rise along a row.
+
+    Of the first labels of a row, those that would rise share their mean, or with `rerank` are
+    ranked anew; after these a probability is at most the one before.
+    """
+    ids = ranking.ids
+    if rerank:
+        order = np.argsort(-mapped[:, :first], axis=1, kind="stable")
+        ids = np.hstack([np.take_along_axis(ids, order, axis=1), ids[:, first:]])
+        mapped = np.hstack([np.take_along_axis(mapped, order, axis=1), mapped[:, first:]])
+    return Ranking(ids, _native.falling_rows(mapped, first), ranking.labels)
 
 
 def _joined(groups: np.ndarray, pairs: np.ndarray) -> np.ndarray:

@@ -76,11 +76,12 @@ class PooledCalibrator(Calibrator):
         Y: csr_matrix,
         *,
         label_counts: np.ndarray | None = None,
+        counted: bool = False,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Learn from the top k of rows that the classifier has not seen, and their labels.
 
-        `weights` say how much each row counts; `label_counts` are not looked at.
+        `weights` say how much each row counts; the counts of labels are not looked at.
         """
         self.check_parameters()
         return self.fit_pairs(pool(ranking.top(self.k), Y, weights))

@@ -103,7 +103,7 @@ class Sigmoid(PooledCalibrator):
         curvature, total = np.zeros((len(kept), len(kept))), 0.0
         for terms, targets, weights in self._blocks(pairs, kept):
             margins = terms @ coefficients
-            rates = _expit(margins)
+            rates = expit(margins)
             loss += float(weights @ (np.logaddexp(0, margins) - targets * margins))
             gradient += terms.T @ (weights * (rates - targets))
             curvature += (terms * (weights * rates * (1 - rates))[:, None]).T @ terms
@@ -133,7 +133,7 @@ class Sigmoid(PooledCalibrator):
             terms = self._terms(scores[part])
             # added up one by one: a matrix product's rounding depends on how many rows it has
             margins = sum(c * terms[:, i] for i, c in enumerate(self.coefficients_))
-            mapped[part] = _expit(np.asarray(margins))
+            mapped[part] = expit(np.asarray(margins))
         return mapped
 
     def _margins(self, scores: np.ndarray) -> np.ndarray:
@@ -256,7 +256,8 @@ def _inner(scores: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(scores.astype(np.float64), _EDGE, 1 - _EDGE))
 
 
-def _expit(margins: np.ndarray) -> np.ndarray:
+def expit(margins: np.ndarray) -> np.ndarray:
+    """The probabilities of logits."""
     return np.asarray(1 / (1 + np.exp(-np.maximum(margins, -700))))
 
 

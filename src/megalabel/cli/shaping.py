@@ -59,13 +59,20 @@ def calibrate(
     folder: Annotated[Path, typer.Argument(help="A corpus that was not trained on.")],
     method: Annotated[
         str, typer.Option(help=f"The shape of the map: {', '.join(calibration.METHODS)}.")
-    ] = "isotonic",
+    ] = "joint",
     by: Annotated[
-        str | None, typer.Option(help="frequency or rank: a map for each group of labels.")
+        str | None,
+        typer.Option(help="frequency or rank: a map for each group of labels, not for joint."),
     ] = None,
     k: Annotated[
-        int, typer.Option("-k", min=1, help="How many labels of each text are learned from.")
-    ] = 5,
+        int | None,
+        typer.Option(
+            "-k",
+            min=1,
+            help="How many labels of each text are learned from; 100 for joint, 5 for others.",
+            show_default=False,
+        ),
+    ] = None,
     part: Part = "test",
     out: Annotated[
         Path | None, typer.Option(help="The model folder to write; by default MODEL itself.")
@@ -77,7 +84,7 @@ def calibrate(
 ) -> None:
     """Make a model's probabilities right on texts that it was not trained on.
 
-    [dim]megalabel calibrate model data/ --method isotonic[/]
+    [dim]megalabel calibrate model data/[/]
     """
     use_threads(threads)
     calibrator = calibration.create(method, by=by, k=k)
@@ -85,7 +92,7 @@ def calibrate(
     store.check_target(target)
     tagger = Tagger.load(model)
     tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
-    facts = {"model": str(target), "method": repr(calibrator), "k": k}
+    facts = {"model": str(target), "method": repr(calibrator), "k": calibrator.k}
     if as_json:
         output.show_json(facts | {"reliability": tagger.reliability_})
         return

@@ -100,13 +100,13 @@ class Examples:
         """What the columns of the rows are called, if they have names."""
         return None if self.find_columns is None else self.find_columns()
 
-    def at(self, numbers: np.ndarray) -> Examples:
-        """The examples of some rows."""
+    def at(self, numbers: np.ndarray, rows: Any = None) -> Examples:
+        """The examples of some rows; with `rows` in place of theirs."""
         points = None
         if self.label_points is not None:
             points = np.flatnonzero(np.isin(numbers, self.label_points))
-        rows, targets = self.rows[numbers], self.targets[numbers]
-        return replace(self, rows=rows, targets=targets, label_points=points)
+        rows = self.rows[numbers] if rows is None else rows
+        return replace(self, rows=rows, targets=self.targets[numbers], label_points=points)
 
     def with_rows(self, rows: Any) -> Examples:
         """The same examples with other rows in place of theirs, whose columns have no names."""

@@ -120,6 +120,17 @@ class Concat(_Several):
         self.restore({"parts_": parts})
         return self._joined(blocks)
 
+    def held_out(self, vectors: Matrix, some: np.ndarray, left_out: np.ndarray | None) -> Matrix:
+        """Some rows of the vectors of all texts, as if fitted without the texts `left_out`; None:
+        each as if without itself."""
+        ends = np.cumsum([0, *(part.n_features for part in self.parts_)])
+        return self._joined(
+            [
+                part.held_out(vectors[:, low:high], some, left_out)
+                for part, low, high in zip(self.parts_, ends, ends[1:], strict=False)
+            ]
+        )
+
     def _fresh_parts(self) -> list[Featurizer]:
         self.check_parameters()
         if not self.parts:

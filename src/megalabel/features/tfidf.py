@@ -237,18 +237,18 @@ class Tfidf(Featurizer):
     def _learn(self, n_texts: int, text_counts: np.ndarray, **learned: Any) -> Self:
         learned["n_texts_"] = n_texts
         if self.use_idf:
-            extra = int(self.smooth_idf)
-            # a column that no text has met (only hashing has such) counts as met once
-            seen = np.maximum(text_counts + extra, 1)
-            learned["idf_"] = (np.log((n_texts + extra) / seen) + 1).astype(np.float32)
+            learned["idf_"] = self._idf(n_texts, text_counts).astype(np.float32)
         self.restore(learned)
         return self
 
+    def _idf(self, n_texts: int, text_counts: np.ndarray) -> np.ndarray:
+        extra = int(self.smooth_idf)
+        # a column that no text has met (only hashing has such) counts as met once
+        seen = np.maximum(text_counts + extra, 1)
+        return np.asarray(np.log((n_texts + extra) / seen) + 1)
+
     def _selection(self, n_texts: int) -> _native.Selection:
-        fewest, most = (
-            share * n_texts if isinstance(share, float) else share
-            for share in (self.min_df, self.max_df)
-        )
+        fewest, most = self._bounds(n_texts)
         if most < fewest and n_texts:
             raise ParameterError(
                 f"max_df={self.max_df} is fewer texts than min_df={self.min_df}, of {n_texts}"
@@ -256,6 +256,14 @@ class Tfidf(Featurizer):
         return _native.Selection(
             fewest=fewest, most=most, limit=self.max_features or 0, by_texts=self.binary
         )
+
+    def _bounds(self, n_texts: int) -> tuple[float, float]:
+        """The fewest and the most texts that a term may be in."""
+        fewest, most = (
+            share * n_texts if isinstance(share, float) else share
+            for share in (self.min_df, self.max_df)
+        )
+        return fewest, most
 
     def _no_terms(self, found: int, n_texts: int) -> DataError:
         if found:
@@ -287,6 +295,44 @@ class Tfidf(Featurizer):
         if not blocks:
             return csr_matrix((0, self.n_features), dtype=np.float32)
         return blocks[0] if len(blocks) == 1 else vstack(blocks, "csr")
+
+    def held_out(
+        self, vectors: csr_matrix, some: np.ndarray, left_out: np.ndarray | None
+    ) -> csr_matrix:
+        """Some rows of the vectors of all texts, as if fitted without the texts `left_out`; None:
+        each as if without itself.
+
+        Weights are by the idf of the other texts, and terms that these have not, or too seldom or
+        too often, are dropped. Terms that these alone would bring in (`max_df`, `max_features`)
+        are not.
+
+        Examples
+        --------
+        >>> tfidf = Tfidf()
+        >>> vectors = tfidf.fit_transform(["red dress", "blue dress", "red shoes"])
+        >>> tfidf.held_out(vectors, np.array([0, 1]), left_out=None).toarray().round(2)
+        array([[0.  , 0.71, 0.71, 0.  ],
+               [0.  , 1.  , 0.  , 0.  ]], dtype=float32)
+        """
+        rows, width = vectors[some], vectors.shape[1]
+        text_counts = np.bincount(vectors.indices, minlength=width)
+        if left_out is None:
+            n_texts, known = self.n_texts_ - 1, text_counts[rows.indices] - 1
+        else:
+            n_texts = self.n_texts_ - len(left_out)
+            text_counts -= np.bincount(vectors[left_out].indices, minlength=width)
+            known = text_counts[rows.indices]
+        values = rows.data
+        if self.use_idf:
+            values = values * (self._idf(n_texts, known) / self.idf_[rows.indices])
+        if self.hashing is None:
+            fewest, most = self._bounds(n_texts)
+            values = np.where((known >= max(1, fewest)) & (known <= most), values, 0)
+        rows = csr_of(values.astype(np.float32), rows.indices, rows.indptr, width)
+        rows.eliminate_zeros()
+        indptr = rows.indptr.astype(np.int64, copy=False)
+        self._weigh(indptr, rows.indices, rows.data, idf=NO_WEIGHTS, counts=False)
+        return rows
 
     def analyse(self, text: str) -> list[str]:
         """The terms of a text in order, known or not.
@@ -375,16 +421,29 @@ class Tfidf(Featurizer):
         return arrays if changed is None else changed
 
     def _weighed(self, indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> csr_matrix:
+        idf = self.idf_ if self.use_idf else NO_WEIGHTS
+        self._weigh(indptr, indices, counts, idf=idf, counts=True)
+        return csr_of(counts, indices, indptr, self._columns)
+
+    def _weigh(
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        values: np.ndarray,
+        *,
+        idf: np.ndarray,
+        counts: bool,
+    ) -> None:
+        """Make rows of values, which may be counts of terms still, those of weights, in place."""
         _native.weigh_rows(
             indptr,
             indices,
-            counts,
-            idf=self.idf_ if self.use_idf else NO_WEIGHTS,
-            binary=self.binary,
-            sublinear=self.sublinear_tf,
+            values,
+            idf=idf,
+            binary=counts and self.binary,
+            sublinear=counts and self.sublinear_tf,
             norm=NORMS[self.norm],
         )
-        return csr_of(counts, indices, indptr, self._columns)
 
 
 def _lookup(slots: np.ndarray, terms: TextArrays) -> _native.Lookup:

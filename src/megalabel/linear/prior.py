@@ -114,9 +114,9 @@ class Prior(Classifier):
         """True: one row more or less is lost in the frequencies."""
         return True
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
+    def rank_held_out(self, X: Matrix, rows: np.ndarray, k: int) -> Ranking:
         """The same as `rank`: one row more or less is lost in the frequencies."""
-        return self.rank(X[rows], k)
+        return self.rank(X, k)
 
     def check_learned(self) -> None:
         """The order must be one of the labels."""

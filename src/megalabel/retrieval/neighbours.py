@@ -209,12 +209,12 @@ class NearestNeighbours(Classifier):
         """True: each row is ranked by its neighbours among all others."""
         return True
 
-    def rank_held_out(self, X: Matrix, Y: csr_matrix, rows: np.ndarray, k: int) -> Ranking:
+    def rank_held_out(self, X: Matrix, rows: np.ndarray, k: int) -> Ranking:
         """Rank some of the training rows, each by its neighbours among all others."""
         self.check_fitted()
-        if X.shape[0] != self.index_.shape[0]:
-            raise ShapeError(f"X is {X.shape} but the training rows were {self.index_.shape}")
-        return self._rank(X[rows], k, rows)
+        if X.shape[0] != len(rows):
+            raise ShapeError(f"X is {X.shape} but {len(rows)} rows are to be ranked")
+        return self._rank(X, k, rows)
 
     def _rank(self, X: Matrix, k: int, leave_out: np.ndarray | None) -> Ranking:
         self.check_fitted()

@@ -46,6 +46,7 @@ CLASSES = {
     "ByRank": "megalabel.calibration:ByRank",
     "FrankWolfe": "megalabel.decision:FrankWolfe",
     "Isotonic": "megalabel.calibration:Isotonic",
+    "Joint": "megalabel.calibration:Joint",
     "Online": "megalabel.decision:Online",
     "Platt": "megalabel.calibration:Platt",
     "Temperature": "megalabel.calibration:Temperature",

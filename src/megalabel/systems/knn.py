@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import megalabel
-from megalabel.calibration import Isotonic
+from megalabel.calibration import Joint
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.machine import memory_available, memory_in_use
@@ -32,7 +32,7 @@ def knn(
         norm=None if counts else "l2",
     )
     classifier = NearestNeighbours(neighbours=neighbours, similarity=similarity, power=power)
-    return Tagger(classifier, features, Isotonic(), seed=seed, system="knn")
+    return Tagger(classifier, features, Joint(), seed=seed, system="knn")
 
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:

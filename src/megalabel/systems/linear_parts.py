@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel.base import clone
-from megalabel.calibration import Isotonic
+from megalabel.calibration import Joint
 from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.data.examples import Examples
@@ -55,7 +55,7 @@ def linear_tagger(
     classifier: Classifier, system: str, min_df: int | float, calibrate: bool, seed: int
 ) -> Tagger:
     """A linear classifier over tf-idf. Calibration trains it a second time, without some texts."""
-    calibration = Isotonic() if calibrate else None
+    calibration = Joint() if calibrate else None
     return Tagger(classifier, Tfidf(min_df=min_df), calibration, seed=seed, system=system)
 
 

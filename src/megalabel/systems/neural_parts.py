@@ -68,7 +68,7 @@ def neural_tagger(
 ) -> Tagger:
     """A neural classifier over its features. Calibration holds a few texts out of training, which
     is not done a second time."""
-    calibration = "isotonic" if calibrate else None
+    calibration = "joint" if calibrate else None
     return Tagger(
         classifier, features, calibration, holdout=0.05, refit=False, seed=seed, system=system
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megalabel.calibration import Isotonic
+from megalabel.calibration import Joint
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.linear import OnlineTree
@@ -30,7 +30,7 @@ def online_plt(
     )
     # with hashing, words that come later have their columns already
     features = Tfidf(hashing=hashing, min_df=min_df)
-    calibration = Isotonic() if calibrate else None
+    calibration = Joint() if calibrate else None
     return Tagger(classifier, features, calibration, seed=seed, system="online-plt")
 
 
