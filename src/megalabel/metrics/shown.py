@@ -11,7 +11,7 @@ from megalabel.errors import ParameterError
 if TYPE_CHECKING:
     from rich.console import Group
 
-HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE")
+HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE", "ECE-debiased")
 """The metrics that are shown first."""
 
 NOT_PERCENT = ("log-loss",)
