@@ -152,13 +152,16 @@ def drawn(n, seed, shift=0.0, together=0.0):
 
 
 @pytest.mark.parametrize("together", [0, 0.5])
-@pytest.mark.parametrize(("n", "seeds"), [(200, 40), (500, 30), (5000, 5)])
+@pytest.mark.parametrize(("n", "seeds"), [(200, 40), (500, 30), (5000, 30)])
 def test_debiased_errors_of_a_calibrated_model_are_near_0_on_average(n, seeds, together):
     found = [drawn(n, seed, together=together) for seed in range(seeds)]
     for name in ("ECE@1", "ECE@5", "ACE@5"):
         plain = np.mean([evaluation[name] for evaluation in found])
         values = np.array([evaluation[name.replace("@", "-debiased@")] for evaluation in found])
-        assert abs(values.mean()) < max(0.15 * plain, 3 * values.std() / np.sqrt(seeds))
+        # over 1,200 seeds, what is left is at most 5 % of the plain error, at 200 texts
+        chance = 4 * values.std(ddof=1) / np.sqrt(seeds)
+        assert abs(values.mean()) < 0.05 * plain + chance
+        assert 0.05 * plain + chance < plain  # so that the plain error would not pass
 
 
 def test_a_known_error_is_recovered():

@@ -18,6 +18,7 @@ from megalabel import _native
 from megalabel.data import Corpus, Ranking
 from megalabel.data.truth import label_matrix, truth_arrays
 from megalabel.errors import DataError, ParameterError
+from megalabel.metrics.bootstrap import normal_quantile, wilson
 from megalabel.metrics.instance import ratio
 from megalabel.metrics.training import TrainLabels, train_counts
 
@@ -25,7 +26,6 @@ BINS = 15
 OCTAVE = _native.OCTAVE_CELLS  # fine cells
 LOWEST = _native.SMALLEST_CONFIDENCE
 CELLS = _native.FINE_CELLS + BINS - 1
-Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 RANKS = (1, 2, 3, 4, 5, 10, 20, 100)  # the last ranks of groups; one more holds the ranks beyond
 FREQUENCIES = (0, 1, 6, 20, 100)  # the fewest training texts of the labels of a group
 DEBIASED = "-debiased"  # ends the names of calibration errors without what noise adds
@@ -78,7 +78,7 @@ def _table(
     hits: np.ndarray,
 ) -> pa.Table:
     empty = pairs == 0
-    mean, rate, ends = ratio(confidence, pairs), ratio(hits, pairs), wilson(hits, pairs)
+    mean, rate, ends = ratio(confidence, pairs), ratio(hits, pairs), hit_intervals(hits, pairs)
     rates = {
         "confidence": mean,
         "hit_rate": rate,
@@ -96,13 +96,10 @@ def _table(
     )
 
 
-def wilson(hits: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hit_intervals(hits: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The 95 % intervals of Wilson for hit rates; from 0 to 1 where there are no pairs."""
-    n, rate = np.maximum(pairs, 1), ratio(hits, pairs)
-    centre = (rate + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z / (1 + Z * Z / n) * np.sqrt(rate * (1 - rate) / n + Z * Z / (4 * n * n))
-    low = np.where(pairs > 0, np.clip(centre - half, 0, rate), 0)
-    return low, np.where(pairs > 0, np.clip(centre + half, rate, 1), 1)
+    low, high = wilson(ratio(hits, pairs), np.maximum(pairs, 1), normal_quantile(0.95))
+    return np.where(pairs > 0, low, 0), np.where(pairs > 0, high, 1)
 
 
 def cells_at(

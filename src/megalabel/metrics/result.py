@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.errors import ParameterError
-from megalabel.metrics.bootstrap import check_options, percentiles
+from megalabel.metrics.bootstrap import bounded, check_options, normal_quantile, percentiles
 from megalabel.metrics.comparison import Comparison
-from megalabel.metrics.instance import ratio
-from megalabel.metrics.macro import equal_volumes, label_metrics
-from megalabel.metrics.reliability import By, equal_mass, equal_width, grouped_table
+from megalabel.metrics.instance import UNBOUNDED, ratio
+from megalabel.metrics.macro import coverage_spread, equal_volumes, label_metrics
+from megalabel.metrics.reliability import DEBIASED, By, equal_mass, equal_width, grouped_table
 from megalabel.metrics.shown import Values, headline, json_value, shown_value
 from megalabel.metrics.tallies import Tallies
 
@@ -29,7 +29,7 @@ class Evaluation(Values):
     - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
     - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass, by rank
       or by training frequency;
-    - `intervals()`: bootstrap confidence intervals over texts;
+    - `intervals()`: confidence intervals over texts;
     - `compare(other)`: differences, with a paired test where both saw the same texts;
     - `warnings`: what to beware of.
 
@@ -196,31 +196,45 @@ class Evaluation(Values):
     def intervals(
         self, *, confidence: float = 0.95, samples: int = 1000, seed: int = 0
     ) -> dict[str, tuple[float, float]]:
-        """Bootstrap confidence intervals over texts, by name.
+        """Confidence intervals over texts, by name, from test sets drawn with replacement.
 
         What is made of sums over texts is measured anew on each test set that is drawn. Macro
         metrics, coverage and binned calibration errors would be off on it, as it lacks texts that
         are in the whole one: these are moved by what each text does to them (the jackknife), and
-        their intervals err on the wide side.
+        their intervals err on the wide side. Intervals hold what test sets of this size give on
+        average.
+
+        The percentiles of such values have no width, or too little, near 0 and 1. Where a value
+        is made of sums over texts and lies between 0 and 1, the interval is that of Wilson with
+        the spread of the samples; that of coverage allows for a label more or less.
 
         Parameters
         ----------
         confidence : float
-            The share of samples inside.
+            How often intervals are to hold the truth.
         samples : int
             How many test sets are drawn, with replacement.
         seed : int
             The same seed draws the same texts.
         """
         check_options(samples, confidence)
-        indirect = self._held().indirect
-        found = {}
-        for name, values in self.sampled(samples=samples, seed=seed).items():
-            low, high = percentiles(values, confidence)
-            if name.partition("@")[0] in indirect:  # sums of effects know no bounds
-                low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-            found[name] = (float(low), float(high))
-        return found
+        sampled = self.sampled(samples=samples, seed=seed)
+        return {name: self._interval(name, values, confidence) for name, values in sampled.items()}
+
+    def _interval(self, name: str, sampled: np.ndarray, confidence: float) -> tuple[float, float]:
+        """The interval of one value from its samples."""
+        metric, _, cutoff = name.partition("@")
+        tallies = self._held()
+        if metric == "coverage":
+            hits = tallies.hits[tallies.cutoffs.tolist().index(int(cutoff))]
+            half = normal_quantile(confidence) * coverage_spread(hits, float(sampled.std()))
+            return max(self[name] - half, 0.0), min(self[name] + half, 1.0)
+        if metric not in tallies.indirect and metric not in UNBOUNDED:
+            return bounded(self[name], sampled, self.rows, confidence)
+        low, high = percentiles(sampled, confidence)
+        if metric in tallies.indirect and not metric.endswith(DEBIASED):
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)  # sums of effects know no bounds
+        return float(low), float(high)
 
     def sampled(self, *, samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """The values of test sets drawn with replacement, by name: (samples,) each.
