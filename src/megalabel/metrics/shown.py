@@ -28,6 +28,19 @@ def json_value(name: str, value: float, percent: bool) -> float:
     return round(shown_value(name, value), 3) if percent else value
 
 
+def group_name(low: int, high: int | None) -> str:
+    """A short name for a group of whole numbers, as it fits below a bar.
+
+    Examples
+    --------
+    >>> group_name(5, 5), group_name(6, 10), group_name(100, None)
+    ('5', '6–10', '100+')
+    """
+    if high is None:
+        return f"{low}+"
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
 def headline(names: Iterable[str]) -> list[str]:
     """Those of some names of values that belong to the headline.
 
