@@ -17,6 +17,7 @@ inline void bind_metrics(nb::module_& m) {
     m.attr("OCTAVE_CELLS") = octave_cells;
     m.attr("FINE_CELLS") = fine_cells;
     m.attr("SMALLEST_CONFIDENCE") = smallest_confidence;
+    m.attr("CONFIDENCE_UNIT") = confidence_unit;
     m.attr("EFFECT_LANES") = effect_lanes;
     nb::enum_<RowTotal>(m, "RowTotal", "What is summed over rows at each cutoff.")
         .value("hits", RowTotal::hits)
@@ -78,19 +79,30 @@ inline void bind_metrics(nb::module_& m) {
         },
         "ranked"_a, "truth"_a, nb::kw_only(), "cutoffs"_a, "bins"_a);
     m.def(
+        "grouped_reliability",
+        [](const Ranked& ranked, const Truth& truth, In<std::int64_t> cutoffs,
+           In<std::int32_t> group_of, std::size_t groups) {
+            return to_numpy(without_gil([&] {
+                return grouped_reliability(ranked.view(), span(ranked.scores), truth.view(),
+                                           span(cutoffs), span(group_of), groups);
+            }));
+        },
+        "ranked"_a, "truth"_a, nb::kw_only(), "cutoffs"_a, "group_of"_a, "groups"_a);
+    m.def(
         "add_effects",
         [](In2<double> before, std::uint64_t first_row, const Ranked& ranked, const Truth& truth,
-           std::size_t k, In<std::int32_t> class_of, In2<float> of_class, In2<float> slopes,
-           std::size_t bins) {
+           std::size_t k, In<std::int32_t> class_of, In2<float> of_class,
+           In2<std::int32_t> bins_of_cell, std::size_t bins_of_errors, std::size_t bins) {
             auto sums = without_gil([&] {
                 return add_effects(
                     span(before), first_row, ranked.view(), span(ranked.scores), truth.view(), k,
-                    {span(class_of), span(of_class), span(slopes), slopes.shape(1), bins});
+                    {span(class_of), span(of_class), span(bins_of_cell), bins_of_cell.shape(1),
+                     bins_of_errors, bins});
             });
             return to_numpy(std::move(sums), before.shape(0), before.shape(1));
         },
         "before"_a, nb::kw_only(), "first_row"_a, "ranked"_a, "truth"_a, "k"_a, "class_of"_a,
-        "of_class"_a, "slopes"_a, "bins"_a);
+        "of_class"_a, "bins_of_cell"_a, "bins_of_errors"_a, "bins"_a);
 }
 
 inline void bind_calibration(nb::module_& m) {

@@ -378,4 +378,52 @@ inline std::vector<std::int64_t> reliability_cells(const RankedView& ranked,
     return std::move(*tables[0]);
 }
 
+// Confidences are summed in units of this, as integers: so many that two billion of them fit.
+inline constexpr double confidence_unit = 0x1p-32;
+
+// The (confidence, hit) pairs between one cutoff and the next by group of labels: how many there
+// are, their summed confidences in units and their hits, (cutoffs, groups, 3).
+inline std::vector<std::int64_t> grouped_reliability(const RankedView& ranked,
+                                                     std::span<const float> scores,
+                                                     const Truth& truth,
+                                                     std::span<const std::int64_t> cutoffs,
+                                                     std::span<const std::int32_t> group_of,
+                                                     std::size_t groups) {
+    truth.check(ranked.rows);
+    check_cutoffs(cutoffs);
+    if (scores.size() != ranked.ids.size())
+        throw std::invalid_argument("ids and scores differ in size");
+    if (static_cast<std::int64_t>(group_of.size()) < ranked.labels)
+        throw std::invalid_argument("there are fewer labels with groups than ranked ones");
+    const auto most = static_cast<std::int64_t>(groups);
+    if (std::ranges::any_of(group_of, [&](auto g) { return g < 0 || g >= most; }))
+        throw std::invalid_argument("a label is of a group that is not there");
+    const auto bucket = cutoff_of_rank(cutoffs, ranked.width);
+    std::vector<std::int64_t> total(cutoffs.size() * groups * 3);
+    std::mutex mutex;
+    constexpr std::size_t grain = 1024;
+    parallel_for(ranked.rows, grain, [&](std::size_t first, std::size_t last) {
+        std::vector<std::int64_t> table(total.size());
+        RowLabels labels(truth);
+        for (std::size_t row = first; row < last; ++row) {
+            labels.load(row);
+            for (std::size_t j = 0; j < bucket.size(); ++j) {
+                const auto id = ranked.ids[row * ranked.width + j];
+                if (id < 0 || id >= ranked.labels) continue;
+                const float confidence = scores[row * ranked.width + j];
+                if (!(confidence >= 0 && confidence <= 1))
+                    throw std::invalid_argument("a score is not a probability");
+                const auto group = static_cast<std::size_t>(group_of[id]);
+                std::int64_t* counts = table.data() + (bucket[j] * groups + group) * 3;
+                counts[0] += 1;
+                counts[1] += std::llrint(static_cast<double>(confidence) / confidence_unit);
+                counts[2] += labels.holds(id);
+            }
+        }
+        std::lock_guard lock(mutex);
+        for (std::size_t i = 0; i < table.size(); ++i) total[i] += table[i];
+    });
+    return total;
+}
+
 }  // namespace megalabel

@@ -891,6 +891,8 @@ FINE_CELLS: int = 24578
 
 SMALLEST_CONFIDENCE: float = 5.960464477539063e-08
 
+CONFIDENCE_UNIT: float = 2.3283064365386963e-10
+
 EFFECT_LANES: int = 16
 
 class RowTotal(enum.Enum):
@@ -968,6 +970,18 @@ def reliability_cells(
     ],
     bins: int,
 ) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")]: ...
+def grouped_reliability(
+    ranked: Ranked,
+    truth: Truth,
+    *,
+    cutoffs: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    group_of: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    groups: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")]: ...
 def add_effects(
     before: Annotated[
         NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
@@ -983,9 +997,10 @@ def add_effects(
     of_class: Annotated[
         NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
     ],
-    slopes: Annotated[
-        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    bins_of_cell: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
     ],
+    bins_of_errors: int,
     bins: int,
 ) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]: ...
 def isotonic_fit(

@@ -61,6 +61,8 @@ def test_bins_intervals_reliability_and_another_model(places):
     for words in ("equal volume", "adds to P@2", "intervals over texts", "top 2 right", "second"):
         assert words in shown
     assert "95% interval" in shown
+    for words in ("by rank", "by frequency", "20–99", "100+", "gap"):
+        assert words in shown
     intervals = shown[shown.index("intervals over texts") :]
     assert "macro-F1@2" in intervals[: intervals.index("equal volume")]
 
@@ -74,7 +76,10 @@ def test_json_is_what_people_are_shown(places):
     assert {name.partition("@")[0] for name in bare} - facts <= set(HEADLINE)
     assert {"P@1", "nDCG@5", "macro-F1@5"} < bare.keys()
     asked = values("--intervals", "--bins", 2, "--reliability", "--compare", places / "prior")
-    assert asked.keys() - bare.keys() == {"intervals", "bins", "reliability", "comparison"}
+    reliabilities = {"reliability", "reliability_by_rank", "reliability_by_frequency"}
+    assert asked.keys() - bare.keys() == {"intervals", "bins", "comparison", *reliabilities}
+    assert [row["low"] for row in asked["reliability_by_rank"]["5"]] == [1, 2, 3, 4, 5]
+    assert [row["low"] for row in asked["reliability_by_frequency"]["5"]] == [0, 1, 6, 20, 100]
     assert asked["intervals"].keys() <= bare.keys() - facts
     assert {"P@1"} < asked["comparison"].keys() < bare.keys() - facts
     assert len(asked["bins"]["5"]) == 2

@@ -106,3 +106,65 @@ def test_bad_options(options):
         found.intervals(**options)
     with pytest.raises(ParameterError, match=next(iter(options))):
         found.compare(found, **options)
+
+
+def near_a_bound(rng, rows, labels, skill, k=(1, 3, 5)):
+    """Texts of one to nine labels, nearly all of which are found."""
+    drawn = rng.integers(0, labels, (rows, 9))
+    carried = np.arange(9) <= rng.poisson(2, rows)[:, None]
+    truth = csr_matrix((np.ones(carried.sum()), (np.nonzero(carried)[0], drawn[carried])),
+                       (rows, labels))  # fmt: skip
+    ids = rng.integers(0, labels, (rows, 5))
+    found = carried[:, :5] & (rng.random((rows, 5)) < skill)
+    ids[found] = drawn[:, :5][found]
+    for rank in range(1, 5):  # a label is answered once
+        ids[(ids[:, :rank] == ids[:, [rank]]).any(axis=1), rank] = labels
+    scores = np.where(ids < labels, np.arange(5, 0, -1), -np.inf)
+    return evaluate(Ranking(ids, scores, LabelSet.numbered(labels)), truth, k=k)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "skill", "names"),
+    [
+        (200, 30, 0.98, ("P@1", "abandonment@1", "MRR@1", "coverage@1")),
+        (200, 150, 0.9, ("coverage@1", "coverage@3", "coverage@5", "abandonment@5")),
+        pytest.param(
+            2000, 700, 0.995, ("P@1", "abandonment@1", "coverage@1", "coverage@3", "coverage@5"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_intervals_near_a_bound_hold_the_truth_as_often_as_they_say(rows, labels, skill, names):
+    rng, sets = np.random.default_rng(0), 100
+    found = [near_a_bound(rng, rows, labels, skill) for _ in range(sets)]
+    intervals = [evaluation.intervals(samples=100) for evaluation in found]
+    for name in names:
+        truth = np.mean([evaluation[name] for evaluation in found])
+        ends = np.array([ends[name] for ends in intervals])
+        held = np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+        assert held >= 0.9 - 2.5 * np.sqrt(0.9 * 0.1 / sets), (name, truth, held)
+        assert ((ends >= 0) & (ends <= 1)).all()
+
+
+def test_a_value_at_its_bound_has_an_interval_with_a_width():
+    labels = LabelSet.numbered(10)
+    ids = np.arange(400)[:, None] % 10
+    found = evaluate(
+        Ranking(ids, np.ones((400, 1)), labels), csr_matrix(np.eye(10)[ids[:, 0]]), k=1
+    )
+    intervals = found.intervals()
+    low, high = intervals["P@1"]
+    assert (low, high) == pytest.approx((400 / (400 + 1.96**2), 1), abs=1e-4)
+    assert intervals["abandonment@1"] == pytest.approx((0, 1 - low))
+    assert intervals["coverage@1"] == pytest.approx((1 - 1.96 / 10, 1), abs=1e-3)
+    wider = found.intervals(confidence=0.99)
+    assert wider["P@1"][0] < low
+    assert wider["coverage@1"][0] < intervals["coverage@1"][0]
+
+
+def test_intervals_of_shares_are_those_of_wilson():
+    found = measured(300, 0.5, seed=7, k=1)
+    n, p, z = 300, found["P@1"], 1.959964
+    centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    expected = [(centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)]
+    assert found.intervals(samples=4000)["P@1"] == pytest.approx(expected, abs=0.003)

@@ -61,7 +61,7 @@ def test_effects_on_calibration_errors_are_their_slopes(k):
     assert error(np.ones(50)) == pytest.approx(found[f"ECE@{k}"])
     step = 1e-6
     slopes = np.array([(error(1 + step * row) - error(1 - step * row)) / 2 for row in np.eye(50)])
-    effects = found._tallies.effects[:50, found._tallies.indirect.index("ECE"), 0]
+    effects = found._tallies.effects[:50, found._tallies.indirect["ECE"], 0]
     np.testing.assert_allclose(effects, centred(slopes / step), atol=1e-7)
 
 
@@ -158,12 +158,13 @@ def test_what_was_written_without_effects_has_fewer_intervals():
 
 def test_arrays_that_do_not_fit_are_refused():
     sound = {
-        "before": np.zeros((4096, 18)), "first_row": 0,
+        "before": np.zeros((4096, 46)), "first_row": 0,
         "ids": np.zeros((2, 1), np.int32), "scores": np.zeros((2, 1), np.float32), "labels": 3,
         "indptr": np.array([0, 1, 1]), "indices": np.array([2], np.int32),
         "positive": np.ones(1, np.uint8), "k": 1, "class_of": np.zeros(3, np.int32),
         "of_class": np.zeros((1, 48), np.float32),
-        "slopes": np.zeros((24 * 1024 + 2 + 14, 2), np.float32), "bins": 15,
+        "bins_of_cell": np.full((24 * 1024 + 2 + 14, 2), 29, np.int32), "bins_of_errors": 30,
+        "bins": 15,
     }  # fmt: skip
 
     def add_effects(**arrays):
@@ -171,7 +172,7 @@ def test_arrays_that_do_not_fit_are_refused():
         truth = {name: arrays.pop(name) for name in ("indptr", "indices", "positive")}
         return _native.add_effects(ranked=ranked, truth=_native.Truth(**truth), **arrays)
 
-    assert add_effects(**sound).shape == (4096, 18)
+    assert add_effects(**sound).shape == (4096, 46)
     for name, wrong in {
         "before": np.zeros((4096, 16)),
         "scores": np.zeros((1, 1), np.float32),
@@ -180,7 +181,8 @@ def test_arrays_that_do_not_fit_are_refused():
         "indices": np.array([3], np.int32),
         "class_of": np.ones(3, np.int32),
         "of_class": np.zeros((1, 47), np.float32),
-        "slopes": np.zeros((5, 2), np.float32),
+        "bins_of_cell": np.zeros((5, 2), np.int32),
+        "bins_of_errors": 29,
         "bins": 0,
     }.items():
         with pytest.raises(ValueError, match=r"."):

@@ -78,6 +78,9 @@ def test_tables_for_json(measured):
     assert shown["intervals"]["P@5"][0] < shown["P@5"] < shown["intervals"]["P@5"][1]
     assert len(shown["bins"]["5"]) == 5
     assert len(shown["reliability"]["1"]) == 15
+    assert [len(shown["reliability_by_rank"][k]) for k in ("1", "5")] == [1, 5]
+    by_frequency = shown["reliability_by_frequency"]["5"]
+    assert sum(row["count"] for row in by_frequency) == 500 * 5
     assert Evaluation.from_dict(measured.to_dict(tables=True)) == measured
 
 
@@ -86,9 +89,10 @@ def test_the_summary_is_what_people_are_shown(measured):
     assert {name.partition("@")[0] for name in bare} <= {"rows", *HEADLINE}
     assert bare["P@5"] == measured.to_dict(percent=True)["P@5"]
     more = measured.summary(intervals=True, bins=2, reliability=True)
-    assert more.keys() - bare.keys() == {"intervals", "bins", "reliability"}
+    reliabilities = {"reliability", "reliability_by_rank", "reliability_by_frequency"}
+    assert more.keys() - bare.keys() == {"intervals", "bins", *reliabilities}
     assert more["intervals"].keys() <= bare.keys()
-    assert [len(more[name]["5"]) for name in ("bins", "reliability")] == [2, 15]
+    assert [len(more[name]["5"]) for name in ("bins", *sorted(reliabilities))] == [2, 15, 5, 5]
     compared = measured.compare(measured)
     assert compared.to_dict(headline=True).keys() == bare.keys() - {"rows"}
     assert compared.to_dict().keys() == dict(measured).keys()

@@ -105,6 +105,19 @@ def test_before_and_after_calibration(tree_tagger, corpus):
     assert "After: probabilities" in html
 
 
+def test_probabilities_by_rank_and_by_frequency(tree_tagger, corpus):
+    page = Page(report.render(tree_tagger, corpus))
+    captions = [svg["aria-label"] for svg in page.named("svg") if svg.get("role") == "img"]
+    for by in ("rank of the answer", "training texts of label"):
+        assert f"Mean probability and share of right answers by {by}." in captions
+    evaluation = tree_tagger.evaluate(corpus)
+    for by in ("rank", "frequency"):
+        for row in evaluation.reliability(by=by).to_pylist():
+            if row["count"]:
+                assert f"{100 * row['gap']:+.1f}" in page.text
+    assert f"{100 * evaluation['ECE-debiased@5']:.2f}" in page.text
+
+
 def test_without_calibration(corpus):
     tagger = systems.create("dismec", calibrate=False).fit(corpus)
     page = Page(report.render(tagger, corpus))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +29,8 @@ from megalabel.data.writing import check_table, write_table
 from megalabel.errors import ParameterError
 from megalabel.labels import PROPENSITIES
 from megalabel.metrics import Comparison, Evaluation
-from megalabel.metrics.shown import headline, shown_value
+from megalabel.metrics.reliability import By
+from megalabel.metrics.shown import group_name, headline, shown_value
 from megalabel.tagger import Tagger
 from megalabel.units import duration
 
@@ -54,7 +56,11 @@ def evaluate(
         typer.Option(min=0, help="Show what labels add to P@k, frequent to rare, in so many bins."),
     ] = 0,
     reliability: Annotated[
-        bool, typer.Option("--reliability", help="Show probabilities against hit rates.")
+        bool,
+        typer.Option(
+            "--reliability",
+            help="Show probabilities against hit rates, also by rank and by frequency.",
+        ),
     ] = False,
     labels: Annotated[
         Path | None,
@@ -158,6 +164,20 @@ def _show_reliability(result: Evaluation) -> None:
     ]
     columns = ["probability", "answers", "mean %", "right %"]
     output.show_table(f"Are the probabilities of the top {k} right?", columns, rows)
+    groups: dict[By, str] = {"rank": "rank", "frequency": "training texts of the label"}
+    for by, name in groups.items():
+        _show_groups(result.reliability(k, by=by).to_pylist(), by, name)
+
+
+def _show_groups(groups: Sequence[Mapping[str, Any]], by: By, name: str) -> None:
+    shares = ("confidence", "hit_rate", "hit_rate_low", "hit_rate_high", "gap")
+    rows = [
+        [group_name(group["low"], group["high"]), group["count"]]
+        + [None if group[share] is None else 100 * group[share] for share in shares]
+        for group in groups
+    ]
+    columns = [name, "answers", "mean %", "right %", "from", "to", "gap"]
+    output.show_table(f"The same by {by}, with 95 % intervals", columns, rows)
 
 
 def _show_comparison(

@@ -23,16 +23,28 @@ from megalabel.metrics.reliability import BINS, CALIBRATION_ERRORS
 from megalabel.metrics.tallies import Tallies
 
 
-def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> np.ndarray:
-    """The effects of all texts, summed by group: (groups, metrics, cutoffs).
+def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> tuple[np.ndarray, np.ndarray]:
+    """The effects of all texts, and how noisy the bins of calibration errors are.
 
-    The metrics are those of `Tallies.indirect`. Effects are without what all texts share.
+    Returns
+    -------
+    effects : float64 array (groups, metrics, cutoffs)
+        Summed by group; the metrics are those of `Tallies.indirect`. Effects are without what all
+        texts share.
+    noise : float64 array (cutoffs, errors, BINS)
+        The variances of the bins' summed gaps between confidence and hits if there is no
+        miscalibration. The answers of one text count as one draw, as they are not independent.
     """
     rows, names = tallies.sums[:, 0], macro_names(tallies.beta)
-    found = np.zeros((len(rows), len(tallies.indirect), len(tallies.cutoffs)))
+    found = np.zeros((len(rows), *tallies.effects_shape))
+    errors = tallies.effects_shape[0] - len(names)
+    noise = np.zeros((len(tallies.cutoffs), errors, BINS))
     for place, k in enumerate(tallies.cutoffs.tolist()):
-        (class_of, of_class), slopes = _by_label(tallies, place), _slopes(tallies, place)
-        sums = np.zeros((len(rows), LANES + slopes.shape[1]))
+        (class_of, of_class), bins_of_cell = (
+            _by_label(tallies, place),
+            _bins_of_cell(tallies, place),
+        )
+        sums = np.zeros((len(rows), LANES + errors * BINS))
         for batch in batches:
             sums = add_effects(
                 sums,
@@ -42,15 +54,19 @@ def text_effects(tallies: Tallies, batches: Iterable[Batch]) -> np.ndarray:
                 k=k,
                 class_of=class_of,
                 of_class=of_class,
-                slopes=slopes,
+                bins_of_cell=bins_of_cell,
+                bins_of_errors=errors * BINS,
                 bins=BINS,
             )
         found[:, : len(names), place] = sums[:, : len(names)] / len(tallies.labels)
+        gaps = sums[:, LANES:].reshape(len(rows), errors, BINS)
+        noise[place] = np.square(gaps).sum(axis=0)
         # errors are ratios, of which the denominators are the pairs of all texts
-        gaps, pairs = sums[:, LANES:], tallies.row_sums("predicted")[:, place]
-        errors = ratio(gaps.sum(axis=0), pairs.sum())
-        found[:, len(names) :, place] = ratio(gaps - errors * pairs[:, None], pairs.sum())
-    return np.asarray(found - rows[:, None, None] * (found.sum(axis=0) / rows.sum()))
+        pairs = tallies.row_sums("predicted")[:, place]
+        gaps = (gaps * np.sign(gaps.sum(axis=0))).sum(axis=2)
+        of_all = ratio(gaps.sum(axis=0), pairs.sum())
+        found[:, len(names) :, place] = ratio(gaps - of_all * pairs[:, None], pairs.sum())
+    return found - rows[:, None, None] * (found.sum(axis=0) / rows.sum()), noise
 
 
 def _by_label(tallies: Tallies, place: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,10 +104,10 @@ def _classes(*counts: np.ndarray) -> tuple[np.ndarray, ...]:
     return class_of.astype(np.int32), *(column[first] for column in counts)
 
 
-def _slopes(tallies: Tallies, place: int) -> np.ndarray:
-    """What a unit of confidence above its hit does to calibration errors: (cells, errors)."""
+def _bins_of_cell(tallies: Tallies, place: int) -> np.ndarray:
+    """The bin of each cell for each calibration error, numbered through: (cells, errors)."""
     if tallies.cells is None:
-        return np.empty((0, 0), np.float32)
-    cells = tallies.cells[place]
-    slopes = [bins(cells).slopes() for bins in CALIBRATION_ERRORS.values()]
-    return np.stack(slopes, axis=1).astype(np.float32)
+        return np.empty((0, 0), np.int32)
+    of_cell = [bins(tallies.cells[place]).of_cell for bins in CALIBRATION_ERRORS.values()]
+    numbered = [np.where(bin >= 0, BINS * i + bin, -1) for i, bin in enumerate(of_cell)]
+    return np.stack(numbered, axis=1).astype(np.int32)

@@ -5,26 +5,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
 from megalabel._native import add_row_sums, label_counts
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.data.matrix import canonical
-from megalabel.data.truth import check_truth, label_matrix, truth_arrays
+from megalabel.data.truth import check_truth, truth_arrays
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import PropensityModel, label_propensities
 from megalabel.labels.propensity import Propensities, check_propensities
 from megalabel.metrics.batches import Batch, Batches
 from megalabel.metrics.effects import text_effects
-from megalabel.metrics.reliability import cells_at
+from megalabel.metrics.reliability import cells_at, grouped_at
 from megalabel.metrics.result import Evaluation
 from megalabel.metrics.tallies import Tallies
-
-TrainLabels: TypeAlias = csr_matrix | Corpus | tuple[ArrayLike, int]
+from megalabel.metrics.training import TrainLabels, train_counts
 
 
 def evaluate(
@@ -156,7 +154,7 @@ class Evaluator:
         if self._tallies is None or not self.rows:
             raise DataError("there are no rows to evaluate")
         tallies = replace(self._tallies)  # which does not change when more rows are added
-        tallies.effects = text_effects(tallies, batches)
+        tallies.effects, tallies.noise = text_effects(tallies, batches)
         return Evaluation(tallies.values(), self.rows, tallies=tallies)
 
     def _count(
@@ -173,7 +171,10 @@ class Evaluator:
         check_truth(ranking, truth)
         ranking = _without(ranking, excluded)
         tallies = self._grown(truth, labels, ranking.labels)
-        cells = cells_at(ranking, truth, self.cutoffs) if self.probabilities else None
+        cells = grouped = None
+        if self.probabilities:
+            cells = cells_at(ranking, truth, self.cutoffs)
+            grouped = grouped_at(ranking, truth, self.cutoffs, tallies.train_counts)
         arrays = truth_arrays(ranking, truth)
         scores = ranking.scores if self.probabilities else np.empty((0, 0), np.float32)
         batch = Batch(self.rows, ranking.ids, scores, len(ranking.labels), **arrays)
@@ -199,6 +200,8 @@ class Evaluator:
         if cells is not None:
             cells = np.cumsum(cells, axis=0)
             tallies.cells = cells if tallies.cells is None else tallies.cells + cells
+        if grouped is not None:
+            tallies.grouped = grouped if tallies.grouped is None else tallies.grouped + grouped
         before = np.concatenate([[0], np.cumsum(batch.positive, dtype=np.int64)])
         sizes = np.diff(before[batch.indptr])
         tallies.checksum = zlib.crc32(sizes.tobytes(), tallies.checksum)
@@ -232,7 +235,9 @@ class Evaluator:
         if labels is None:
             labels = _padded(ranked, width)
         tallies = Tallies.empty(self.cutoffs, self.beta, labels)
-        counts, rows = self._train_counts(labels, len(ranked))
+        counts, rows = None, 0
+        if self.train_labels is not None:
+            counts, rows = train_counts(self.train_labels, labels, len(ranked), len(labels))
         if counts is not None or self.propensities is not None:
             self._weights = 1 / _propensities(self.propensities, counts, rows, truth.shape)
         tallies.train_counts = None if counts is None else counts.astype(np.int64)
@@ -240,30 +245,10 @@ class Evaluator:
         if before is not None:
             seen = len(before.labels)
             tallies.sums, tallies.cells = before.sums, before.cells
-            tallies.checksum = before.checksum
+            tallies.grouped, tallies.checksum = before.grouped, before.checksum
             for name in ("predicted", "hits", "positives"):
                 getattr(tallies, name)[..., :seen] = getattr(before, name)
         return tallies
-
-    def _train_counts(self, labels: LabelSet, known: int) -> tuple[np.ndarray | None, int]:
-        """How often each label occurs in training, and in how many rows."""
-        train = self.train_labels
-        if train is None:
-            return None, 0
-        if isinstance(train, tuple):
-            counts, rows = np.asarray(train[0]), train[1]
-        else:
-            matrix = label_matrix(train, labels, "train_labels")
-            rows = matrix.shape[0]
-            counts = np.bincount(matrix.indices[matrix.data > 0], minlength=matrix.shape[1])
-            if isinstance(train, Corpus):
-                counts = counts[: len(labels)]  # not those that neither ranking nor truth knows
-        if counts.ndim != 1 or not known <= len(counts) <= len(labels):
-            raise ShapeError(
-                f"train_labels count {counts.shape} labels, but the ranking has "
-                f"{known} and the truth {len(labels)}"
-            )
-        return np.pad(counts, (0, len(labels) - len(counts))), rows
 
 
 def _cutoffs(k: int | Sequence[int]) -> np.ndarray:

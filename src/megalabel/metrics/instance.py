@@ -15,6 +15,9 @@ ROW_SUMS = tuple(_native.RowTotal.__members__)
 SUMS_BEFORE = _native.ROW_SUMS_BEFORE
 """The number of rows and of positives come before the sums at each cutoff."""
 
+UNBOUNDED = ("PSP-raw", "PSR-raw", "PSnDCG-raw", "log-loss")
+"""The metrics that may be above 1."""
+
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """Their quotient in float64, with 0/0 = 0."""

@@ -57,6 +57,30 @@ def macro_metrics(
     return {name: np.array(values) for name, values in found.items()}
 
 
+ALTERNATING = 0.75  # how much labels found twice, thrice … count below those found once
+
+
+def coverage_spread(hits: np.ndarray, jackknife: float) -> float:
+    """The standard deviation of coverage from that of the jackknife, for the hits of all labels.
+
+    The jackknife sees labels that are found once, N1, and no others. Where labels are found by
+    chance, so many texts give a variance of N1 - N2 + N3 - … labels, on average, that is below N1
+    (the series of Good and Toulmin 1956 for as many texts again). Its terms are damped by powers
+    of ALTERNATING, as the whole series is all noise; what is left errs on the wide side. The
+    jackknife is scaled to it. One label more or less is never ruled out: without a label that is
+    found once, the jackknife is 0.
+
+    Examples
+    --------
+    >>> round(coverage_spread(np.array([0, 1, 1, 2]), jackknife=0.4), 3)
+    0.403
+    """
+    found = np.bincount(np.minimum(hits, 32), minlength=2)[1:32]  # later terms are damped away
+    series = float(found @ (-ALTERNATING) ** np.arange(len(found)))
+    scale = np.clip(series / max(int(found[0]), 1), 0.3, 1)  # the series may fall to 0 by chance
+    return float(np.sqrt(scale * jackknife**2 + 1 / len(hits) ** 2))
+
+
 def equal_volumes(train_counts: np.ndarray, bins: int) -> np.ndarray:
     """The bin of each label, 0 for the most frequent, so that bins hold equally many positives.
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.errors import ParameterError
-from megalabel.metrics.bootstrap import check_options, percentiles
+from megalabel.metrics.bootstrap import bounded, check_options, normal_quantile, percentiles
 from megalabel.metrics.comparison import Comparison
-from megalabel.metrics.instance import ratio
-from megalabel.metrics.macro import equal_volumes, label_metrics
-from megalabel.metrics.reliability import equal_mass, equal_width
+from megalabel.metrics.instance import UNBOUNDED, ratio
+from megalabel.metrics.macro import coverage_spread, equal_volumes, label_metrics
+from megalabel.metrics.reliability import DEBIASED, By, equal_mass, equal_width, grouped_table
 from megalabel.metrics.shown import Values, headline, json_value, shown_value
 from megalabel.metrics.tallies import Tallies
 
@@ -27,8 +27,9 @@ class Evaluation(Values):
     - `table(*metrics)`: the values for people; printing it shows the headline;
     - `per_label(k)`: counts and metrics of every label;
     - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
-    - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass;
-    - `intervals()`: bootstrap confidence intervals over texts;
+    - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass, by rank
+      or by training frequency;
+    - `intervals()`: confidence intervals over texts;
     - `compare(other)`: differences, with a paired test where both saw the same texts;
     - `warnings`: what to beware of.
 
@@ -166,7 +167,9 @@ class Evaluation(Values):
             }
         )
 
-    def reliability(self, k: int | None = None, *, mass: bool = False) -> pa.Table:
+    def reliability(
+        self, k: int | None = None, *, mass: bool = False, by: By | None = None
+    ) -> pa.Table:
         """Probabilities against hit rates in 15 bins, as `megalabel.metrics.reliability` has them.
 
         Parameters
@@ -175,40 +178,63 @@ class Evaluation(Values):
             One of the cutoffs; the largest by default.
         mass : bool
             Bins of equally many pairs rather than of equal width.
+        by : "rank" or "frequency", optional
+            By the rank of an answer, or by how many training texts carry the label, rather than by
+            probability.
         """
-        tallies, place, _ = self._at(k)
+        tallies, place, k = self._at(k)
         if tallies.cells is None:
             raise ParameterError("give probabilities=True to evaluate: scores may be anything")
+        if by is not None:
+            if tallies.grouped is None:
+                raise ParameterError(f"this evaluation was kept without what by={by!r} needs")
+            if by == "frequency" and tallies.train_counts is None:
+                raise ParameterError("give train_labels to evaluate: by='frequency' needs them")
+            return grouped_table(tallies.grouped, tallies.cutoffs, k, by)
         return (equal_mass if mass else equal_width)(tallies.cells[place]).table()
 
     def intervals(
         self, *, confidence: float = 0.95, samples: int = 1000, seed: int = 0
     ) -> dict[str, tuple[float, float]]:
-        """Bootstrap confidence intervals over texts, by name.
+        """Confidence intervals over texts, by name, from test sets drawn with replacement.
 
         What is made of sums over texts is measured anew on each test set that is drawn. Macro
         metrics, coverage and binned calibration errors would be off on it, as it lacks texts that
         are in the whole one: these are moved by what each text does to them (the jackknife), and
-        their intervals err on the wide side.
+        their intervals err on the wide side. Intervals hold what test sets of this size give on
+        average.
+
+        The percentiles of such values have no width, or too little, near 0 and 1. Where a value
+        is made of sums over texts and lies between 0 and 1, the interval is that of Wilson with
+        the spread of the samples; that of coverage allows for a label more or less.
 
         Parameters
         ----------
         confidence : float
-            The share of samples inside.
+            How often intervals are to hold the truth.
         samples : int
             How many test sets are drawn, with replacement.
         seed : int
             The same seed draws the same texts.
         """
         check_options(samples, confidence)
-        indirect = self._held().indirect
-        found = {}
-        for name, values in self.sampled(samples=samples, seed=seed).items():
-            low, high = percentiles(values, confidence)
-            if name.partition("@")[0] in indirect:  # sums of effects know no bounds
-                low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-            found[name] = (float(low), float(high))
-        return found
+        sampled = self.sampled(samples=samples, seed=seed)
+        return {name: self._interval(name, values, confidence) for name, values in sampled.items()}
+
+    def _interval(self, name: str, sampled: np.ndarray, confidence: float) -> tuple[float, float]:
+        """The interval of one value from its samples."""
+        metric, _, cutoff = name.partition("@")
+        tallies = self._held()
+        if metric == "coverage":
+            hits = tallies.hits[tallies.cutoffs.tolist().index(int(cutoff))]
+            half = normal_quantile(confidence) * coverage_spread(hits, float(sampled.std()))
+            return max(self[name] - half, 0.0), min(self[name] + half, 1.0)
+        if metric not in tallies.indirect and metric not in UNBOUNDED:
+            return bounded(self[name], sampled, self.rows, confidence)
+        low, high = percentiles(sampled, confidence)
+        if metric in tallies.indirect and not metric.endswith(DEBIASED):
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)  # sums of effects know no bounds
+        return float(low), float(high)
 
     def sampled(self, *, samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """The values of test sets drawn with replacement, by name: (samples,) each.
@@ -222,10 +248,11 @@ class Evaluation(Values):
             for name in pieces[0]
             for i, cutoff in enumerate(tallies.cutoffs)
         }
-        for name in found:
+        found = {name: found[name] for name in self if name in found}
+        for name, values in found.items():
             if name.partition("@")[0] in tallies.indirect:
-                found[name] += self[name]
-        return {name: found[name] for name in self if name in found}
+                values += self[name]
+        return found
 
     def compare(
         self,
@@ -253,8 +280,9 @@ class Evaluation(Values):
     ) -> dict[str, Any]:
         """Values and `rows`, ready for JSON; as fractions, or rounded in percent for people.
 
-        With `tables` also `intervals` (of this seed, in percent too if asked for), `bins` and
-        `reliability` by cutoff (always fractions), as far as there are any, and `warnings`.
+        With `tables` also `intervals` (of this seed, in percent too if asked for), `bins`,
+        `reliability`, `reliability_by_rank` and `reliability_by_frequency` by cutoff (always
+        fractions), as far as there are any, and `warnings`.
         """
         shown: dict[str, Any] = {
             name: json_value(name, value, percent) for name, value in self.items()
@@ -270,9 +298,9 @@ class Evaluation(Values):
             if self._tallies.train_counts is not None:
                 shown["bins"] = {str(k): self.bins(k).to_pylist() for k in self.cutoffs}
             if self._tallies.cells is not None:
-                shown["reliability"] = {
-                    str(k): self.reliability(k).to_pylist() for k in self.cutoffs
-                }
+                for name, by in self._reliabilities().items():
+                    tables_of = {str(k): self.reliability(k, by=by) for k in self.cutoffs}
+                    shown[name] = {k: table.to_pylist() for k, table in tables_of.items()}
         return shown | {"warnings": self.warnings}
 
     def summary(
@@ -281,7 +309,7 @@ class Evaluation(Values):
         """The headline in percent and `rows`, ready for JSON, with the tables that are asked for.
 
         Those are the `intervals` of the headline (of this seed), so many frequency `bins`, and
-        `reliability`, both at the largest cutoff.
+        `reliability`, also by rank and by frequency, all at the largest cutoff.
         """
         everything = self.to_dict(percent=True)
         shown = {name: everything[name] for name in [*headline(self), "rows"]}
@@ -295,7 +323,8 @@ class Evaluation(Values):
         if bins:
             shown["bins"] = {str(k): self.bins(k, bins).to_pylist()}
         if reliability:
-            shown["reliability"] = {str(k): self.reliability(k).to_pylist()}
+            for name, by in self._reliabilities().items():
+                shown[name] = {str(k): self.reliability(k, by=by).to_pylist()}
         return shown
 
     @classmethod
@@ -337,6 +366,16 @@ class Evaluation(Values):
         if k not in cutoffs:
             raise ParameterError(f"k must be one of the cutoffs {cutoffs}, not {k!r}")
         return tallies, cutoffs.index(k), k
+
+    def _reliabilities(self) -> dict[str, By | None]:
+        """The reliability tables that there are, by their names in JSON, and what they are by."""
+        tallies = self._held()
+        found: dict[str, By | None] = {"reliability": None}
+        if tallies.grouped is not None:
+            found["reliability_by_rank"] = "rank"
+            if tallies.train_counts is not None:
+                found["reliability_by_frequency"] = "frequency"
+        return found
 
     def _same_texts(self, other: Evaluation) -> bool:
         first, second = self._tallies, other._tallies

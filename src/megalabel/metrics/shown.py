@@ -11,7 +11,7 @@ from megalabel.errors import ParameterError
 if TYPE_CHECKING:
     from rich.console import Group
 
-HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE")
+HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE", "ECE-debiased")
 """The metrics that are shown first."""
 
 NOT_PERCENT = ("log-loss",)
@@ -26,6 +26,19 @@ def shown_value(name: str, value: float) -> float:
 def json_value(name: str, value: float, percent: bool) -> float:
     """A metric's value for JSON: as it is, or rounded and as people read it."""
     return round(shown_value(name, value), 3) if percent else value
+
+
+def group_name(low: int, high: int | None) -> str:
+    """A short name for a group of whole numbers, as it fits below a bar.
+
+    Examples
+    --------
+    >>> group_name(5, 5), group_name(6, 10), group_name(100, None)
+    ('5', '6–10', '100+')
+    """
+    if high is None:
+        return f"{low}+"
+    return f"{low}" if low == high else f"{low}–{high}"
 
 
 def headline(names: Iterable[str]) -> list[str]:

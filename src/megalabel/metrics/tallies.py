@@ -16,7 +16,14 @@ from megalabel.errors import DataError
 from megalabel.metrics.bootstrap import sampled_sums
 from megalabel.metrics.instance import ROW_SUMS, SUMS_BEFORE, row_metrics
 from megalabel.metrics.macro import macro_metrics, macro_names
-from megalabel.metrics.reliability import CALIBRATION_ERRORS, CELLS
+from megalabel.metrics.reliability import (
+    BINS,
+    CALIBRATION_ERRORS,
+    CELLS,
+    DEBIASED,
+    FREQUENCIES,
+    rank_segments,
+)
 
 
 @dataclass
@@ -45,9 +52,14 @@ class Tallies:
         The reliability of the probabilities; see `megalabel.metrics.reliability.cells_at`.
     train_counts : int64 array (width,), optional
         How many training rows carry a label.
+    grouped : int64 array (rank segments, frequencies, 3), optional
+        The same by rank and by training frequency; see
+        `megalabel.metrics.reliability.grouped_at`.
     effects : float64 array (groups, metrics, cutoffs), optional
         What the rows do to the metrics that are not made of sums over rows, by group; see
         `megalabel.metrics.effects.text_effects`.
+    noise : float64 array (cutoffs, errors, bins), optional
+        How noisy the bins of the calibration errors are; see there too.
     """
 
     cutoffs: np.ndarray
@@ -61,7 +73,9 @@ class Tallies:
     weighted: bool = False
     cells: np.ndarray | None = None
     train_counts: np.ndarray | None = None
+    grouped: np.ndarray | None = None
     effects: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
     @classmethod
     def empty(cls, cutoffs: np.ndarray, beta: float, labels: LabelSet) -> Self:
@@ -84,10 +98,19 @@ class Tallies:
         return int(self.sums[:, 0].sum())
 
     @property
-    def indirect(self) -> tuple[str, ...]:
-        """The metrics that are not made of sums over rows."""
+    def indirect(self) -> dict[str, int]:
+        """The metrics that are not made of sums over rows, and their places among the effects.
+
+        What is subtracted from a calibration error is not moved: it shares the error's effects.
+        """
         errors = () if self.cells is None else tuple(CALIBRATION_ERRORS)
-        return macro_names(self.beta) + errors
+        places = {name: place for place, name in enumerate(macro_names(self.beta) + errors)}
+        return places | {f"{name}{DEBIASED}": places[name] for name in errors}
+
+    @property
+    def effects_shape(self) -> tuple[int, int]:
+        """How many metrics and cutoffs there are effects on."""
+        return len(set(self.indirect.values())), len(self.cutoffs)
 
     def row_sums(self, name: str) -> np.ndarray:
         """One of `ROW_SUMS` by group: (groups, cutoffs)."""
@@ -107,7 +130,7 @@ class Tallies:
             found = self.of_rows(sums[:, :width])
             if self.effects is not None:
                 effects = sums[:, width:].reshape(-1, *self.effects.shape[1:])
-                found |= {name: effects[:, i] for i, name in enumerate(self.indirect)}
+                found |= {name: effects[:, place] for name, place in self.indirect.items()}
             yield found
 
     def of_rows(self, sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -124,9 +147,13 @@ class Tallies:
         found = self.of_rows(self.sums.sum(axis=0))
         found |= macro_metrics(self.predicted, self.hits, self.positives, self.rows, self.beta)
         if self.cells is not None:
-            for name, bins in CALIBRATION_ERRORS.items():
-                errors = [bins(cells).expected_calibration_error() for cells in self.cells]
-                found[name] = np.array(errors)
+            for number, (name, bins) in enumerate(CALIBRATION_ERRORS.items()):
+                at = [bins(cells) for cells in self.cells]
+                found[name] = np.array([b.expected_calibration_error() for b in at])
+                if self.noise is not None:
+                    noise = self.noise[:, number]
+                    debiased = [b.debiased_error(v) for b, v in zip(at, noise, strict=True)]
+                    found[f"{name}{DEBIASED}"] = np.array(debiased)
             found |= {name: found.pop(name) for name in ("Brier", "log-loss")}  # beside these
         return {
             f"{name}@{k}": float(value)
@@ -164,8 +191,10 @@ class Tallies:
         like = self.empty(self.cutoffs, self.beta, self.labels)
         like.train_counts = like.positives
         like.cells = np.zeros((len(self.cutoffs), CELLS, 3), np.int64)
-        shape = len(like.sums), len(self.indirect), len(self.cutoffs)
-        like.effects = np.zeros(shape)
+        like.grouped = np.zeros((len(rank_segments(self.cutoffs)), len(FREQUENCIES), 3), np.int64)
+        like.effects = np.zeros((len(like.sums), *self.effects_shape))
+        errors = len(CALIBRATION_ERRORS) if self.cells is not None else 0
+        like.noise = np.zeros((len(self.cutoffs), errors, BINS))
         for field in fields(self):
             expected, found = getattr(like, field.name), getattr(self, field.name)
             if found is None or not isinstance(expected, np.ndarray):

@@ -10,7 +10,8 @@ import numpy as np
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.labels import LabelTree
 from megalabel.metrics import HEADLINE, Evaluation, reliability
-from megalabel.metrics.shown import shown_value
+from megalabel.metrics.reliability import By
+from megalabel.metrics.shown import group_name, shown_value
 from megalabel.report.charts import Axis, bar_chart, curve_chart, reliability_diagram
 from megalabel.report.mistakes import Mistakes
 from megalabel.report.page import Markup, article, folded, paragraph, table
@@ -42,7 +43,7 @@ def headline(evaluation: Evaluation, seed: int) -> str:
         paragraph(
             "In percent. Below a value is its 95 % interval, from test sets drawn anew out of "
             "these texts; those of macro metrics, coverage and binned calibration errors err on "
-            "the wide side."
+            "the wide side. Noise alone makes ECE larger than 0: ECE-debiased is without it."
         )
     )
     if others:
@@ -173,7 +174,44 @@ def calibration(evaluation: Evaluation, raw: Ranking, corpus: Corpus, calibrated
     parts.append(f'<div class="side">{"".join(figures)}</div>')
     if calibrated:
         parts.append(_numbers(rows))
+        parts.append(_by_group(evaluation, k))
     return "\n".join(parts)
+
+
+def _by_group(evaluation: Evaluation, k: int) -> str:
+    """Charts of what was said and what was right by rank and by frequency, and their numbers."""
+    groups: dict[By, str] = {"rank": "rank of the answer", "frequency": "training texts of label"}
+    figures, numbers = [], []
+    for by, name in groups.items():
+        rows = evaluation.reliability(k, by=by).to_pylist()
+        names = [group_name(row["low"], row["high"]) for row in rows]
+        bars = {
+            series: [100 * (row[column] or 0) for row in rows]
+            for series, column in (("said", "confidence"), ("right", "hit_rate"))
+        }
+        description = f"Mean probability and share of right answers by {name}."
+        chart = bar_chart(description, "of the answers, %", bars, names, name)
+        figures.append(f"<figure><figcaption>By {by}</figcaption>{chart}</figure>")
+        shown = [
+            [label, f"{row['count']:,}"]
+            + [f"{100 * row[c]:.1f}" for c in ("confidence", "hit_rate")]
+            + [f"{100 * row['hit_rate_low']:.1f}–{100 * row['hit_rate_high']:.1f}"]
+            + [f"{100 * row['gap']:+.1f}"]
+            for label, row in zip(names, rows, strict=True)
+            if row["count"]
+        ]
+        header = [name, "answers", "mean, %", "right, %", "95 % interval", "gap"]
+        numbers.append(table(f"Reliability by {by}", header, shown))
+    return "\n".join(
+        [
+            paragraph(
+                "The mean of the probabilities that were said, and the share of these answers "
+                "that are right. A gap above 0 means that they are surer than right."
+            ),
+            f'<div class="side">{"".join(figures)}</div>',
+            folded("The numbers, by rank and by frequency", "".join(numbers)),
+        ]
+    )
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> str:
