@@ -1,7 +1,7 @@
 """Do probabilities hold at every rank and for labels of every frequency?
 
     python benchmarks/probabilities.py --data DATA [--corpora eurlex-titles ...]
-        [--systems knn dismec bonsai plt] [--split] [--most 100000] [--results FILE]
+        [--systems knn dismec bonsai plt] [--split] [--most 20000] [--results FILE]
 
 DATA is a folder of corpora. Each system is trained once a corpus; of its ranking of held-out texts
 each calibrator learns, and is measured on new texts. These are the test part, or with --split a
@@ -48,6 +48,7 @@ DEPTH, LEAST = 100, 200
 FREQUENCIES = ((1, 5), (6, 19), (20, 99), (100, 1 << 60))
 DEEP = ((5, 10), (10, 20), (20, 100))
 METHODS: dict[str, Calibrator] = {
+    "before": Isotonic(k=5),
     "isotonic": Isotonic(k=5),
     "isotonic by rank": ByRank(Isotonic(k=5)),
     "isotonic by frequency": ByFrequency(Isotonic(k=5)),
@@ -67,13 +68,8 @@ class Recorder(Joint):
         return self
 
 
-def trained(system: str, train: Corpus, plain: bool) -> Tagger:
-    """A tagger with a recorder; `plain`: held-out texts are seen through features of all."""
-    tagger = systems.create(system, calibration=Recorder(k=DEPTH), seed=0)
-    if not plain:
-        return tagger.fit(train)
-    with patch.object(Tfidf, "held_out", Featurizer.held_out):
-        return tagger.fit(train)
+def trained(system: str, train: Corpus, **options: Any) -> Tagger:
+    return systems.create(system, calibration=Recorder(k=DEPTH), seed=0, **options).fit(train)
 
 
 def measure(ranking: Ranking, truth: csr_matrix, counts: np.ndarray, held_out: int) -> Result:
@@ -124,15 +120,16 @@ def run(folder: Path, system: str, split: bool, most: int) -> dict[str, Result]:
         new = new[np.sort(random.permutation(len(new))[:20_000])]
     found: dict[str, Result] = {}
     truth = csr_matrix(new.aligned(train.labels).targets[:, : len(train.labels)])
-    for plain in (True, False):
-        tagger = trained(system, train, plain)
-        ranking, targets, more = tagger.calibration_.seen
-        tagger.calibration_ = None
-        raw = tagger.rank(new, DEPTH)
-        for name, calibrator in {"before": Isotonic(k=5)}.items() if plain else METHODS.items():
-            fitted = calibrator.fit(ranking, targets, **more).for_counts(tagger.label_counts_)
-            answer = fitted.apply(raw)
-            found[name] = measure(answer, truth, tagger.label_counts_, len(ranking))
+    tagger = trained(system, train)
+    seen, counts = tagger.calibration_.seen, tagger.label_counts_
+    with patch.object(Tfidf, "held_out", Featurizer.held_out):
+        through_all = trained(system, train, refit=False).calibration_.seen
+    tagger.calibration_ = None
+    raw = tagger.rank(new, DEPTH)
+    for name, calibrator in METHODS.items():
+        ranking, targets, more = through_all if name == "before" else seen
+        fitted = calibrator.fit(ranking, targets, **more).for_counts(counts)
+        found[name] = measure(fitted.apply(raw), truth, counts, len(ranking))
     return found
 
 
@@ -159,7 +156,7 @@ def main() -> None:
     parser.add_argument("--corpora", nargs="*", help="their names; all that have texts")
     parser.add_argument("--systems", nargs="*", default=SYSTEMS)
     parser.add_argument("--split", action="store_true", help="new texts from the training part")
-    parser.add_argument("--most", type=int, default=100_000, help="training texts of a corpus")
+    parser.add_argument("--most", type=int, default=20_000, help="training texts of a corpus")
     parser.add_argument("--results", type=Path, default=Path("probabilities.jsonl"))
     given = parser.parse_args()
     names = given.corpora or sorted(

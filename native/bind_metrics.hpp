@@ -94,10 +94,10 @@ inline void bind_metrics(nb::module_& m) {
            std::size_t k, In<std::int32_t> class_of, In2<float> of_class,
            In2<std::int32_t> bins_of_cell, std::size_t bins_of_errors, std::size_t bins) {
             auto sums = without_gil([&] {
-                return add_effects(
-                    span(before), first_row, ranked.view(), span(ranked.scores), truth.view(), k,
-                    {span(class_of), span(of_class), span(bins_of_cell), bins_of_cell.shape(1),
-                     bins_of_errors, bins});
+                return add_effects(span(before), first_row, ranked.view(), span(ranked.scores),
+                                   truth.view(), k,
+                                   {span(class_of), span(of_class), span(bins_of_cell),
+                                    bins_of_cell.shape(1), bins_of_errors, bins});
             });
             return to_numpy(std::move(sums), before.shape(0), before.shape(1));
         },

@@ -2,6 +2,7 @@
 
 import logging
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,13 +10,16 @@ from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel import systems
-from megalabel.calibration import METHODS, Beta, ByFrequency, ByRank, Isotonic
+from megalabel.calibration import METHODS, Beta, ByFrequency, ByRank, Isotonic, Joint
 from megalabel.data import Corpus
 from megalabel.data.synthetic import generate
+from megalabel.data.truth import hits
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Precomputed
 from megalabel.linear import OneVsAll, Prior
 from megalabel.metrics import evaluate
+from megalabel.preparing import in_random_order
+from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
 
@@ -57,7 +61,9 @@ def test_error_falls_and_the_ranking_stays(shop, uncalibrated, method, times):
     assert sum(tables["after"]["count"]) == 15_000
 
 
-@pytest.mark.parametrize("calibrator", [Isotonic(), ByFrequency(Isotonic()), ByRank(Isotonic())])
+@pytest.mark.parametrize(
+    "calibrator", [Joint(), Isotonic(), ByFrequency(Isotonic()), ByRank(Isotonic())]
+)
 def test_probabilities_are_the_true_ones_within_binomial_bounds(shop, uncalibrated, calibrator):
     held_out, test = shop[5_000:8_000], shop[8_000:]
     tagger = fresh(uncalibrated).calibrate(held_out.corpus, method=calibrator)
@@ -79,7 +85,7 @@ def test_probabilities_are_the_true_ones_within_binomial_bounds(shop, uncalibrat
 def test_calibrates_itself_by_default(shop):
     train, test = shop[:5_000].corpus, shop[8_000:].corpus
     taggers = [systems.create("xr-linear", **o).fit(train) for o in ({}, {"calibrate": False})]
-    assert isinstance(taggers[0].calibration_, Isotonic)
+    assert isinstance(taggers[0].calibration_, Joint)
     assert taggers[1].calibration_ is None
     assert taggers[1].reliability_ == {}
     values = [evaluate(t.rank(test, 5), test, probabilities=True) for t in taggers]
@@ -186,6 +192,92 @@ def test_wrong_calls(shop, uncalibrated):
         fresh(uncalibrated).calibrate(["a text"], [["another"]])
     with pytest.raises(ParameterError, match="must be fitted without"):
         uncalibrated.classifier_.rank_held_out(None, np.arange(1), 1)
+
+
+def test_promises_hold_at_every_depth(shop):
+    """What is promised at ranks 6-10, 11-20 and 21-100 is what is found, to a third."""
+    tagger = systems.create("knn").fit(shop[:5_000].corpus)
+    test = shop[8_000:].corpus
+    ranking = tagger.rank(test, 120)
+    hit = hits(ranking, test.aligned(tagger.labels).targets)
+    for low, high in ((5, 10), (10, 20), (20, 100)):
+        assert 0.67 < ranking.scores[:, low:high].sum() / hit[:, low:high].sum() < 1.5
+    assert (ranking.scores[:, 100:] <= ranking.scores[:, 99:100]).all()
+    assert tagger.calibration_.k == 100
+
+
+def test_held_out_texts_are_seen_as_new_ones_are():
+    """Words of a held-out text alone weigh nothing, as the unknown words of a new text do."""
+    texts = [f"red dress only{i}" for i in range(60)] + [f"blue jeans other{i}" for i in range(60)]
+    names = [["dress"]] * 60 + [["jeans"]] * 60
+    for made in (Tagger(NearestNeighbours()), Tagger(Noting())):
+        SEEN.clear()
+        with patch.object(NearestNeighbours, "_rank", _noting(NearestNeighbours._rank)):
+            made.fit(texts, names)
+        known = {"red", "dress", "blue", "jeans"}
+        columns = made.features_.terms_.to_pylist()
+        rows = next(rows for rows in SEEN if rows.shape[0] > 1)
+        assert {columns[i] for i in np.unique(rows.indices)} <= known
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)))
+        np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+
+
+SEEN: list[csr_matrix] = []
+
+
+def _noting(rank):
+    def noted(self, X, *more):
+        SEEN.append(X)
+        return rank(self, X, *more)
+
+    return noted
+
+
+class Noting(Counting):
+    """Notes the rows that it ranks."""
+
+    def rank(self, X, k):
+        SEEN.append(X)
+        return super().rank(X, k)
+
+
+def test_the_share_of_texts_without_known_labels_is_held_out():
+    targets = csr_matrix(
+        (np.ones(1000), (np.arange(1000), np.r_[np.arange(300) + 5, np.arange(700) % 5]))
+    )
+    order = in_random_order(targets, seed=3)
+    assert sorted(order) == list(range(1000))
+    for part in (order[:50], order[:100], order[400:500]):
+        assert abs((part < 300).mean() - 0.3) < 0.03
+    empty = csr_matrix((1000, 4))  # texts without any label at all
+    assert sorted(in_random_order(empty, 0)) == list(range(1000))
+
+
+@pytest.mark.parametrize("system", ["dismec", "knn", "plt"])
+def test_a_text_of_unknown_words_is_promised_no_more_than_the_share(system):
+    texts = [f"red dress {i % 7}" for i in range(80)] + [f"blue jeans {i % 9}" for i in range(40)]
+    tagger = systems.create(system).fit(texts, [["dress"]] * 80 + [["jeans"]] * 40)
+    for text in ("qwertz", ""):
+        shares = {"dress": 80 / 120, "jeans": 40 / 120}
+        tags = tagger.tag(text)
+        assert all(tag.probability <= shares[tag.label] + 1e-6 for tag in tags)
+    assert tagger.tag("red dress")[0].probability > 0.8
+    both = tagger.rank(["qwertz", "red dress"], 2)
+    np.testing.assert_array_equal(both.scores[1], tagger.rank(["red dress"], 2).scores[0])
+
+
+def test_labels_that_come_later_bring_their_frequency():
+    texts = [f"red dress {i % 7}" for i in range(80)]
+    tagger = systems.create("knn").fit(texts, [["dress"]] * 80)
+    tagger.partial_fit(["blue red jeans"] * 30, [["jeans"]] * 30)
+    assert (
+        tagger.calibration_.levels_.tolist()
+        == Joint()
+        .fit(
+            *[tagger.rank(texts[:1], 2), csr_matrix([[1.0, 0.0]])], label_counts=np.array([80, 30])
+        )
+        .levels_.tolist()
+    )
 
 
 @pytest.mark.slow

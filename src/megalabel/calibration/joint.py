@@ -15,7 +15,7 @@ from megalabel import _native
 from megalabel.base import Check, Learned, array, boolean, integer, with_learned
 from megalabel.calibration.grouped import arranged
 from megalabel.calibration.isotonic import Isotonic
-from megalabel.calibration.pooled import pool
+from megalabel.calibration.pooled import Pairs, pool
 from megalabel.calibration.sigmoid import expit
 from megalabel.data import Ranking
 from megalabel.errors import ShapeError
@@ -42,7 +42,8 @@ class Joint(Calibrator):
     logit p = a(r, f) + b(r, f) h(s) for a label of frequency f at rank r with the score s. h is a
     rising line in pieces; a and b >= 0 are interpolated between some ranks and frequencies. First
     h is learned with a(r, f) = a1(r) + a2(f) and b = 1, then a and b, held near to that where there
-    are few texts to learn from. In the end isotonic regression makes p right on average.
+    are few texts to learn from. In the end isotonic regression makes p right on average, with half
+    a miss above all pairs and half a hit below them: nothing is promised for certain.
 
     Labels keep their order: where a label would come out above one that was ranked before it, both
     get the mean of their probabilities among the first ten of a text; after these, a probability is
@@ -153,8 +154,7 @@ class Joint(Calibrator):
             pairs.hits,
             np.ones(len(ranks)) if pairs.weights is None else pairs.weights.astype(np.float64),
         )
-        raw = self._arranged(top, levels)
-        last = Isotonic(k=self.k).fit(raw, Y, weights=weights)
+        last = Isotonic().fit_pairs(_doubted(pool(self._arranged(top, levels), Y, weights)))
         self.thresholds_, self.values_ = last.thresholds_, last.values_
         return self
 
@@ -273,6 +273,17 @@ class Joint(Calibrator):
         if (np.diff(self.heights_) < 0).any() or (self.slopes_ < 0).any():
             raise ValueError("heights_ and slopes_ of Joint must not fall with the score")
         self._last().check_learned()
+
+
+def _doubted(pairs: Pairs) -> Pairs:
+    """Pairs with half a miss at the highest score and half a hit at the lowest, so that nothing is
+    promised for certain."""
+    weights = np.ones(len(pairs.scores), np.float32) if pairs.weights is None else pairs.weights
+    return Pairs(
+        np.append(pairs.scores, [pairs.scores.max(), pairs.scores.min()]).astype(np.float32),
+        np.append(pairs.hits, [False, True]),
+        np.append(weights, [0.5, 0.5]).astype(np.float32),
+    )
 
 
 def _levels(counts: np.ndarray) -> np.ndarray:
