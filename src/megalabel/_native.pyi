@@ -686,15 +686,18 @@ def score_pairs(
 @overload
 def beam_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
     queries: SparseRows,
     bias: float,
     k: int,
+    wide: int,
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -703,9 +706,11 @@ def beam_search(
 @overload
 def beam_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
@@ -714,6 +719,7 @@ def beam_search(
     ],
     bias: float,
     k: int,
+    wide: int,
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -722,18 +728,23 @@ def beam_search(
 @overload
 def best_first_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
     queries: SparseRows,
     bias: float,
     k: int,
+    wide: int,
     log_weights: Sequence[
-        Annotated[
-            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        Sequence[
+            Annotated[
+                NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+            ]
         ]
     ],
 ) -> tuple[
@@ -743,9 +754,11 @@ def best_first_search(
 @overload
 def best_first_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
@@ -754,9 +767,12 @@ def best_first_search(
     ],
     bias: float,
     k: int,
+    wide: int,
     log_weights: Sequence[
-        Annotated[
-            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        Sequence[
+            Annotated[
+                NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+            ]
         ]
     ],
 ) -> tuple[
