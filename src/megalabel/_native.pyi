@@ -12,6 +12,9 @@ def get_threads() -> int:
 def set_threads(n: int) -> None:
     """Set the number of threads that native loops use."""
 
+def give_back_memory() -> None:
+    """Return memory to the system that was freed and kept for later."""
+
 def sleep_loop(pieces: int, seconds: float, fail_at: int = -1) -> None:
     """
     A loop with nothing in it but time, so that tests can interrupt, fork and fail in it.

@@ -21,11 +21,11 @@ from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
 from megalabel.linear.tree import TreeJob
-from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier
 from megalabel.preparing import Prepared
 from megalabel.systems.planning import (
     Plan,
+    Start,
     learned_bytes,
     too_large,
     working_bytes,
@@ -89,8 +89,8 @@ class _Cost:
     """How many bytes trees have, and nodes without weights, however many rows there are."""
     entries: float = 0.0
     """How many weights there are at a time before they are stored."""
-    blocks: int = 0
-    """How many blocks of labels are trained on all rows."""
+    labels: int = 0
+    """How many labels are trained on all rows; each thread that takes some has its own buffers."""
     joined: bool = False
     """True if the model is made of parts in the end, which are a little larger than it, as each
     has its own features."""
@@ -164,10 +164,10 @@ class _Sample:
             ),
         )
 
-    def plan(self, tagger: Tagger, corpus: Corpus, available: int, held: int) -> Plan:
+    def plan(self, tagger: Tagger, corpus: Corpus, start: Start) -> Plan:
         """The plan of a fit on a corpus, of which this is all."""
         cost, labels = self.cost, corpus.labels
-        solvers = min(cost.blocks, megalabel.get_threads())
+        solvers = min(cost.labels, megalabel.get_threads())
         loss = cast(training.LinearClassifier, tagger.classifier).loss
         memory = working_bytes(self.rows, int(self.width), self.values, solvers, loss)
         # the weights as they are trained and put together, and stored
@@ -175,22 +175,28 @@ class _Sample:
         memory += model + 16 * cost.entries
         if cost.joined:
             memory = max(memory, 8 * self.values + 2.3 * model)
-        memory += 32 * self.rows + 24 * corpus.targets.nnz
-        if tagger.held_out(len(corpus)):  # the vectors without the texts that calibrate
-            memory += 8 * self.values
+        own = 32 * self.rows + 24 * corpus.targets.nnz + self.features
+        memory += own
+        texts = len(corpus)
+        if tagger.held_out(texts):  # the vectors without the texts that calibrate
+            # or, when training a second time, the first model
+            memory += max(8 * self.values, model if tagger.trainings(texts) > 1 else 0.0)
+        kept = 8 * self.values + model + own
+        peak = start.peak_with(tagger, texts, memory, kept)
         disk = model + self.features + learned_bytes(labels) + 8 * len(labels)
         once = cost.making + cost.once + sum(stage.seconds for stage in cost.stages)
         seconds = self.making + tagger.trainings(len(corpus)) * once
-        return Plan(int(held + memory), int(disk), seconds, available)
+        return Plan(peak, int(disk), seconds, start.available)
 
 
 def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of: CostOf) -> Plan:
     """The plan of a fit, from fits on more and more of the texts, whose features are made for it
     unless they are there."""
-    if prepared is None and (refusal := too_large(tagger, corpus)) is not None:
+    start = Start.now()
+    if prepared is not None:
+        start = start._replace(held=prepared.memory)
+    elif (refusal := too_large(tagger, corpus)) is not None:
         return refusal
-    available = memory_available()
-    held = memory_in_use() if prepared is None else prepared.memory
     alone = clone(tagger).set_params(calibration=None, decision=None)
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
     used = corpus.label_counts > 0
@@ -207,7 +213,7 @@ def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of:
         whole, spent = sample, clock.seconds()
         if fewer is not None and rows < len(corpus):
             whole = sample.grown(fewer, len(corpus))
-        plan = whole.plan(tagger, corpus, available, held)
+        plan = whole.plan(tagger, corpus, start)
         if rows == len(corpus):
             return plan
         left = max(_SECONDS, _SHARE * (plan.seconds or 0.0)) - spent
@@ -251,7 +257,7 @@ def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> 
         model=2 * (learned_bytes(every) - learned_bytes(half)) * times,
         # all but those that are trained at a time are stored already
         entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, labels)),
-        blocks=all_blocks,
+        labels=int(np.count_nonzero(used)),
         joined=True,
     )
 
@@ -292,7 +298,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
         model=model * trees,
         fixed=fixed * trees,
         entries=entries,
-        blocks=_blocks(tree.level_sizes[0]),
+        labels=tree.level_sizes[0],
     )
 
 
