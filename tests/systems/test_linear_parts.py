@@ -190,9 +190,9 @@ def test_calibration_counts_by_the_depth_of_its_ranking():
 
 def test_a_peak_before_the_fit_counts_where_it_can_come_again():
     tagger = systems.create("xr-linear")
-    for available, peak in ((4 << 30, 3 << 30), (2 << 30, 2 << 30)):
+    for available, least in ((4 << 30, 3 << 30), (2 << 30, 2 << 30)):
         start = planning.Start(held=10**9, peak=3 << 30, available=available)
-        assert start.peak_with(tagger, 1_000, 0, 0) == peak
+        assert least <= start.peak_with(tagger, 1_000, 0, 0) <= available
 
 
 PEAK = """

@@ -89,8 +89,8 @@ class _Cost:
     """How many bytes trees have, and nodes without weights, however many rows there are."""
     entries: float = 0.0
     """How many weights there are at a time before they are stored."""
-    labels: int = 0
-    """How many labels are trained on all rows; each thread that takes some has its own buffers."""
+    solvers: float = 0.0
+    """How many threads have buffers for all rows at a time; those for some rows count in part."""
     joined: bool = False
     """True if the model is made of parts in the end, which are a little larger than it, as each
     has its own features."""
@@ -167,12 +167,11 @@ class _Sample:
     def plan(self, tagger: Tagger, corpus: Corpus, start: Start) -> Plan:
         """The plan of a fit on a corpus, of which this is all."""
         cost, labels = self.cost, corpus.labels
-        solvers = min(cost.labels, megalabel.get_threads())
         loss = cast(training.LinearClassifier, tagger.classifier).loss
-        memory = working_bytes(self.rows, int(self.width), self.values, solvers, loss)
-        # the weights as they are trained and put together, and stored
+        solving = working_bytes(self.rows, int(self.width), self.values, cost.solvers, loss)
         model = cost.model + cost.fixed
-        memory += model + 16 * cost.entries
+        # weights as they are trained; when all are, buffers go and they are put together
+        memory = model + max(solving + 8 * cost.entries, 8 * self.values + 16 * cost.entries)
         if cost.joined:
             memory = max(memory, 8 * self.values + 2.3 * model)
         own = 32 * self.rows + 24 * corpus.targets.nnz + self.features
@@ -257,7 +256,7 @@ def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> 
         model=2 * (learned_bytes(every) - learned_bytes(half)) * times,
         # all but those that are trained at a time are stored already
         entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, labels)),
-        labels=int(np.count_nonzero(used)),
+        solvers=min(int(np.count_nonzero(used)), megalabel.get_threads()),
         joined=True,
     )
 
@@ -272,7 +271,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
     costs = classifier.label_costs(examples)
     job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
     matches = classifier.negatives == "teacher+matcher"
-    once = model = entries = 0.0
+    once = model = entries = solvers = 0.0
     fixed = learned_bytes(tree)
     stages: list[_Work] = []
     while True:
@@ -289,6 +288,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
         work = _Work(float(measured.work.sum()), measured.due(nodes), seconds)
         stages.append(work.times(trees))
         model, entries, fixed = model + size, max(entries, most), fixed + measured.empty
+        solvers = max(solvers, measured.solvers)
         if matches:
             job.assemble([weights])
     return _Cost(
@@ -298,7 +298,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
         model=model * trees,
         fixed=fixed * trees,
         entries=entries,
-        labels=tree.level_sizes[0],
+        solvers=solvers,
     )
 
 
@@ -324,6 +324,16 @@ class _Stage:
     def largest(self) -> float:
         """The share of the largest block, which one thread solves."""
         return float(self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum()))
+
+    @property
+    def solvers(self) -> float:
+        """How many threads have buffers for all rows at a time; those for a group count by its
+        share of the feature values. Several threads share a group that is much of the work."""
+        threads = megalabel.get_threads()
+        most = np.minimum(threads, np.diff(self.starts))
+        workers = np.clip(2 * threads * self.work // max(1, self.work.sum()), self.blocks > 0, most)
+        values = np.sort(np.repeat(self.values, workers))[::-1]
+        return float(values[:threads].sum() / max(1, self.X.nnz))
 
     def cost(self, whole: bool) -> tuple[float, float, float, csr_matrix]:
         """Seconds of all threads together, bytes, number of weights, and weights: of all nodes,

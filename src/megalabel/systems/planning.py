@@ -158,7 +158,7 @@ def learned_bytes(value: Any) -> int:
 # Bytes of libraries that a fit is the first to use, and those that calibration is.
 _FIT_CODE, _CALIBRATION_CODE = 4 << 20, 8 << 20
 _CELL = 14  # bytes that calibration takes for each label of a ranked text, its ranking included
-_SPREAD = 1.05  # from run to run, allocators keep about a twentieth more or less
+_SPREAD = 1.07  # from run to run, allocators keep some per cent more or less
 
 
 class Start(NamedTuple):
@@ -190,16 +190,17 @@ class Start(NamedTuple):
         if tagger.calibration is not None and (ranked := tagger.held_out(texts)):
             cells = ranked * as_calibrator(tagger.calibration).k
             calibrating = kept + _CALIBRATION_CODE + _CELL * cells
-        foreseen = _SPREAD * (self.held + _FIT_CODE + max(training, calibrating))
-        # the corpus is read before a fit; but a peak for which there is no memory left is past
-        return int(max(foreseen, min(self.peak, self.available)))
+        fitting = self.held + _FIT_CODE + max(training, calibrating)
+        # The corpus is read before a fit, which may take more; but a peak for which there is no
+        # memory left is past.
+        return int(max(_SPREAD * fitting, min(_SPREAD * self.peak, self.available)))
 
 
 KEPT_ROWS = _native.MOST_KEPT_ROWS  # of more, a thread keeps no margins
 
 
 def working_bytes(
-    rows: int, width: int, entries: float, threads: int, loss: str = "squared-hinge"
+    rows: int, width: int, entries: float, threads: float, loss: str = "squared-hinge"
 ) -> float:
     """Memory of a linear classifier's rows, their columns as the solver numbers them, and the
     buffers of threads that solve labels on all of them."""
