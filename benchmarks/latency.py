@@ -1,6 +1,6 @@
 """One text at a time, from the string to its five best labels: megalabel beside its peers.
 
-    python benchmarks/latency.py --data FOLDER [--envs FOLDER] [--queries 2000]
+    python benchmarks/latency.py --data FOLDER [--envs FOLDER] [--queries 2000] [--trees 1 3]
 
 Each system is a process of its own that trains on the texts (two threads), saves and loads its
 model, and answers the test part's first texts one by one on one thread, its own tf-idf included:
@@ -9,7 +9,8 @@ PLT with scikit-learn's, which it is used with. Words in two texts at least, sub
 all. ENVS/NAME/bin/python is the interpreter with a peer (and scikit-learn for napkinXC) installed.
 
 Milliseconds; of three rounds through the queries, the one with the median p99. The classifier's
-share is what is left without the tf-idf.
+share is what is left without the tf-idf. --trees are the numbers of trees of `xr-linear`, a row
+each.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from megalabel import systems
 K = 5
 
 
-def ours(work: Path) -> dict[str, Any]:
+def ours(work: Path, trees: int) -> dict[str, Any]:
     """Train xr-linear, and ask it."""
     from latency_peers import asked
 
     corpus = megalabel.read(work / "corpus.jsonl")
     megalabel.set_threads(2)
-    systems.create("xr-linear", min_df=2, calibrate=False).fit(corpus).save(work / "model")
-    tagger = megalabel.load(work / "model")
+    tagger = systems.create("xr-linear", trees=trees, min_df=2, calibrate=False).fit(corpus)
+    tagger.save(path := work / f"{trees}-trees")
+    tagger = megalabel.load(path)
     megalabel.set_threads(1)
     queries = json.loads((work / "queries.json").read_text())
     features, classifier = tagger.features_, tagger.classifier_
@@ -55,10 +57,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a corpus of texts with train and test")
     parser.add_argument("--envs", type=Path, default=Path(".peers"), help="NAME/bin/python in it")
     parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--trees", type=int, nargs="+", default=[1], help="rows of megalabel")
     parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:
-        print(json.dumps(ours(args.alone)))
+        print(json.dumps(ours(args.alone, *args.trees)))
         return
     train, test = megalabel.read(args.data, "train"), megalabel.read(args.data, "test")
     rows = {}
@@ -69,7 +72,8 @@ def main() -> None:
         (work / "queries.json").write_text(json.dumps(test.texts[: args.queries].to_pylist()))
         save_npz(work / "Y.npz", csr_matrix(train.targets > 0, dtype=np.float32))
         here = Path(__file__).resolve().parent
-        commands = {"megalabel": [sys.executable, here / "latency.py", "--alone", work]}
+        alone = [sys.executable, here / "latency.py", "--alone", work, "--trees"]
+        commands = {f"megalabel, trees={count}": [*alone, count] for count in args.trees}
         for peer in ("pecos", "napkinxc"):
             python = (args.envs / peer / "bin" / "python").absolute()
             if python.exists():
@@ -89,13 +93,17 @@ def main() -> None:
                 continue
             rows[system] = json.loads(done.stdout.strip().splitlines()[-1])
     print(f"{args.data.resolve().name}: {len(train):,} texts, load {os.getloadavg()[0]:.1f}\n")
-    print("| system | p50 ms | p99 ms | classifier alone p50 / p99 ms | p99 against ours |")
+    names = ["text to labels p50 / p99 ms", "classifier alone p50 / p99 ms"]
+    print(f"| system | {' | against the first row | '.join(names)} | against the first row |")
     print("|---|---:|---:|---:|---:|")
     for system, row in rows.items():
-        (p50, p99), alone = row["whole"], row["classifier"]
-        ratio = p99 / rows["megalabel"]["whole"][1] if "megalabel" in rows else float("nan")
-        cells = [f"{p50:.3f}", f"{p99:.3f}", f"{alone[0]:.3f} / {alone[1]:.3f}", f"{ratio:.1f}x"]
-        print(f"| {system} | " + " | ".join(cells) + " |")
+        cells = [system]
+        for part in ("whole", "classifier"):
+            first = next(iter(rows.values()))[part]
+            cells.append(" / ".join(f"{time:.3f}" for time in row[part]))
+            ratios = zip(row[part], first, strict=True)
+            cells.append(" / ".join(f"{time / base:.1f}x" for time, base in ratios))
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,33 @@ inline double log_score(Post post, float margin) {
     return value;
 }
 
+// No lower margin gives a score of at least `floor` below a parent whose score is `above`. A little
+// too low, for what is lost by rounding.
+inline float least_margin(Post post, double above, double floor) {
+    if (!std::isfinite(floor)) return -std::numeric_limits<float>::infinity();
+    const double room = above - floor + 1e-6 * (std::abs(above) + std::abs(floor)) + 1e-30;
+    if (post != Post::noop && room < 0) return std::numeric_limits<float>::infinity();
+    double lack = room;
+    switch (post) {
+        case Post::hinge1:
+            break;
+        case Post::hinge2:
+            lack = std::sqrt(room);
+            break;
+        case Post::hinge3:
+            lack = std::cbrt(room);
+            break;
+        case Post::hinge4:
+            lack = std::sqrt(std::sqrt(room));
+            break;
+        case Post::sigmoid:
+            return static_cast<float>(-room);  // a score's logarithm is below its margin
+        case Post::noop:
+            return static_cast<float>(floor);
+    }
+    return static_cast<float>(1 - lack - 1e-6 * (1 + lack));
+}
+
 // The k best of what is offered: the highest score, then the lowest number. Unlike Best it takes
 // scores of any sign. Scores and numbers are one integer each, the smaller the better.
 class Leaders {
@@ -163,10 +190,10 @@ struct Tree {
     void offer(std::size_t level, const Chunk& chunk, float parent, const float* margins,
                Leaders& leaders) const {
         const double above = post == Post::noop ? 0 : parent;
+        // Saves most of the scores: nearly all margins are too low.
+        const float least = least_margin(post, above, leaders.floor());
         for (std::size_t c = 0; c < chunk.children; ++c) {
-            // Cheap and never below the score: saves most of the logarithms.
-            const double most = post == Post::sigmoid ? std::min(0.0f, margins[c]) : 0;
-            if (post != Post::noop && static_cast<float>(above + most) < leaders.floor()) continue;
+            if (margins[c] < least) continue;
             leaders.offer(static_cast<float>(above + log_score(post, margins[c])),
                           number(level, chunk.first_child + c));
         }
@@ -189,63 +216,22 @@ class BeamSearch {
     BeamSearch(const Tree& tree, const Queries& queries, std::size_t k, std::size_t beam)
         : tree_(tree), queries_(queries), k_(k), beam_(beam) {
         tree.check(queries);
-        queries.check();
         if (k == 0 || beam == 0) throw std::invalid_argument("k and beam must be at least 1");
     }
 
-    Ranked run() const {
-        Ranked out(queries_.n, k_, tree_.label_count);
-        if (queries_.n <= few) {  // one at a time
-            parallel_for(queries_.n, 1, [&](std::size_t i, std::size_t) { answer(i, out); });
-            return out;
-        }
-        // Enough queries that parents are met often, few enough that their beams stay small.
+    // How many queries to answer together: enough that parents are met often, few enough that their
+    // beams stay small.
+    std::size_t at_once() const {
         std::size_t widest = tree_.levels.front().parents();
         for (const auto& level : tree_.levels.first(tree_.levels.size() - 1))
             widest = std::max(widest, std::min(beam_, level.nodes()));
-        const std::size_t block =
-            std::max<std::size_t>(1, most_scores / std::max<std::size_t>(widest, 64));
-        for (std::size_t begin = 0; begin < queries_.n; begin += block)
-            answer_block(begin, std::min(queries_.n, begin + block), out);
-        return out;
+        return std::max<std::size_t>(1, most_scores / std::max<std::size_t>(widest, 64));
     }
 
-  private:
-    using Beam = std::vector<Leaders::Entry>;
-
-    struct Scratch {
-        Leaders leaders;
-        Beam beam;
-        std::vector<float> margins;
-        static Scratch& mine() {
-            thread_local Scratch scratch;
-            return scratch;
-        }
-    };
-
-    std::size_t kept(std::size_t level) const { return tree_.last(level) ? k_ : beam_; }
-
-    void start(Beam& beam) const {
-        beam.clear();
-        for (std::size_t p = 0; p < tree_.levels.front().parents(); ++p)
-            beam.push_back({0, static_cast<std::uint32_t>(p)});
-    }
-
-    void finish_level(std::size_t level, std::size_t i, Leaders& leaders, Beam& beam,
-                      Ranked& out) const {
-        if (tree_.last(level)) {
-            tree_.write(leaders, out, i * k_);
-        } else {
-            beam.clear();
-            leaders.sorted([&](const Leaders::Entry& entry) { beam.push_back(entry); });
-        }
-    }
-
-    void answer(std::size_t i, Ranked& out) const {
+    // Answers query i, which the scratch holds by feature where it is sparse.
+    void answer(std::size_t i, Ranked& out, std::size_t row) const {
         Scratch& scratch = Scratch::mine();
         ScoreScratch& scoring = ScoreScratch::mine();
-        std::optional<SpreadQuery> spread;
-        if (!queries_.is_dense()) spread.emplace(queries_, i, scoring);
         start(scratch.beam);
         for (std::size_t t = 0; t < tree_.levels.size(); ++t) {
             scratch.leaders.reset(kept(t));
@@ -258,11 +244,12 @@ class BeamSearch {
                 scorer.score(i, true, scratch.margins.data());
                 tree_.offer(t, scorer.chunk(), node.score, scratch.margins.data(), scratch.leaders);
             }
-            finish_level(t, i, scratch.leaders, scratch.beam, out);
+            finish_level(t, row, scratch.leaders, scratch.beam, out);
         }
     }
 
-    void answer_block(std::size_t begin, std::size_t end, Ranked& out) const {
+    // Answers some queries, level by level; the first one's answer goes to `row`.
+    void answer_block(std::size_t begin, std::size_t end, Ranked& out, std::size_t row) const {
         std::vector<Beam> beams(end - begin);
         for (Beam& beam : beams) start(beam);
         std::vector<Pair> pairs;
@@ -286,19 +273,50 @@ class BeamSearch {
                 parallel_for(to - from, 64, [&](std::size_t low, std::size_t high) {
                     Leaders& leaders = Scratch::mine().leaders;
                     for (std::size_t q = low; q < high; ++q) {
-                        Beam& beam = beams[from + q - begin];
+                        const std::size_t number = from + q - begin;
+                        Beam& beam = beams[number];
                         leaders.reset(kept(t));
                         for (std::size_t j = 0; j < beam.size(); ++j)
                             tree_.offer(t, level.chunk(beam[j].number), beam[j].score,
                                         margins.data() + pairs[first[q] + j].place, leaders);
-                        finish_level(t, from + q, leaders, beam, out);
+                        finish_level(t, row + number, leaders, beam, out);
                     }
                 });
             }
         }
     }
 
-    static constexpr std::size_t few = 48;
+  private:
+    using Beam = std::vector<Leaders::Entry>;
+
+    struct Scratch {
+        Leaders leaders;
+        Beam beam;
+        std::vector<float> margins;
+        static Scratch& mine() {
+            thread_local Scratch scratch;
+            return scratch;
+        }
+    };
+
+    std::size_t kept(std::size_t level) const { return tree_.last(level) ? k_ : beam_; }
+
+    void start(Beam& beam) const {
+        beam.clear();
+        for (std::size_t p = 0; p < tree_.levels.front().parents(); ++p)
+            beam.push_back({0, static_cast<std::uint32_t>(p)});
+    }
+
+    void finish_level(std::size_t level, std::size_t row, Leaders& leaders, Beam& beam,
+                      Ranked& out) const {
+        if (tree_.last(level)) {
+            tree_.write(leaders, out, row * k_);
+        } else {
+            beam.clear();
+            leaders.sorted([&](const Leaders::Entry& entry) { beam.push_back(entry); });
+        }
+    }
+
     static constexpr std::size_t most_scores = std::size_t{1} << 22;  // held at once
 
     const Tree& tree_;
@@ -315,7 +333,6 @@ class BestFirstSearch {
                     std::span<const std::span<const float>> log_weights)
         : tree_(tree), queries_(queries), k_(k), log_weights_(log_weights) {
         tree.check(queries);
-        queries.check();
         if (k == 0) throw std::invalid_argument("k must be at least 1");
         if (tree.post == Post::noop)
             throw std::invalid_argument("best-first search needs scores that fall along a path");
@@ -328,37 +345,10 @@ class BestFirstSearch {
         }
     }
 
-    Ranked run() const {
-        Ranked out(queries_.n, k_, tree_.label_count);
-        parallel_for(queries_.n, 1, [&](std::size_t i, std::size_t) { answer(i, out); });
-        return out;
-    }
-
-  private:
-    struct Node {
-        float key;    // with the largest weight of its labels
-        float score;  // without
-        std::uint32_t level, number;
-        bool operator<(const Node& other) const {  // for a heap with the best at its top
-            if (key != other.key) return key < other.key;
-            return level != other.level ? level > other.level : number > other.number;
-        }
-    };
-    struct Scratch {
-        Leaders leaders;
-        std::vector<Node> heap;
-        std::vector<float> margins;
-        static Scratch& mine() {
-            thread_local Scratch scratch;
-            return scratch;
-        }
-    };
-
-    void answer(std::size_t i, Ranked& out) const {
+    // Answers query i, which the scratch holds by feature where it is sparse.
+    void answer(std::size_t i, Ranked& out, std::size_t row) const {
         Scratch& scratch = Scratch::mine();
         ScoreScratch& scoring = ScoreScratch::mine();
-        std::optional<SpreadQuery> spread;
-        if (!queries_.is_dense()) spread.emplace(queries_, i, scoring);
         auto& [leaders, heap, margins] = scratch;
         leaders.reset(k_);
         heap.clear();
@@ -389,8 +379,41 @@ class BestFirstSearch {
                 }
             }
         }
-        tree_.write(leaders, out, i * k_);
+        tree_.write(leaders, out, row * k_);
     }
+
+    // How many queries to answer before the next tree is searched: few enough that their answers
+    // stay small.
+    std::size_t at_once() const { return std::size_t{1} << 16; }
+
+    // Answers some queries, one at a time; the first one's answer goes to `row`.
+    void answer_block(std::size_t begin, std::size_t end, Ranked& out, std::size_t row) const {
+        parallel_for(end - begin, 1, [&](std::size_t q, std::size_t) {
+            std::optional<SpreadQuery> spread;
+            if (!queries_.is_dense()) spread.emplace(queries_, begin + q, ScoreScratch::mine());
+            answer(begin + q, out, row + q);
+        });
+    }
+
+  private:
+    struct Node {
+        float key;    // with the largest weight of its labels
+        float score;  // without
+        std::uint32_t level, number;
+        bool operator<(const Node& other) const {  // for a heap with the best at its top
+            if (key != other.key) return key < other.key;
+            return level != other.level ? level > other.level : number > other.number;
+        }
+    };
+    struct Scratch {
+        Leaders leaders;
+        std::vector<Node> heap;
+        std::vector<float> margins;
+        static Scratch& mine() {
+            thread_local Scratch scratch;
+            return scratch;
+        }
+    };
 
     const Tree& tree_;
     const Queries& queries_;

@@ -1,5 +1,5 @@
 // Python's view of linear classifiers: training (training.hpp), chunked weights and the search
-// through them (chunks.hpp, chunk_scores.hpp, beam.hpp), and online trees (online.hpp).
+// through them (chunks.hpp, chunk_scores.hpp, beam.hpp, forest.hpp), and online trees (online.hpp).
 #pragma once
 
 #include <nanobind/stl/variant.h>
@@ -10,6 +10,7 @@
 #include "bind_arrays.hpp"
 #include "chunk_scores.hpp"
 #include "chunks.hpp"
+#include "forest.hpp"
 #include "online.hpp"
 #include "training.hpp"
 
@@ -168,29 +169,64 @@ Out<float> score_pairs(const Level& level, const Rows& queries, float bias,
     }));
 }
 
+// Trees over the same labels, as Python has them: the levels of each, and the label of each leaf.
+class Trees {
+  public:
+    Trees(const std::vector<std::vector<const Level*>>& levels,
+          const std::vector<In<std::int32_t>>& label_of_leaf, std::size_t labels, Post post) {
+        if (levels.empty() || levels.size() != label_of_leaf.size())
+            throw std::invalid_argument("there must be trees, and the labels of each");
+        for (const auto& tree : levels) levels_.push_back(levels_of(tree));
+        for (std::size_t t = 0; t < levels_.size(); ++t)
+            trees_.push_back({levels_[t], span(label_of_leaf[t]), labels, post});
+    }
+
+    // Answers by a search of each tree, which make(tree, its number) makes.
+    template <class Make>
+    RankedArrays answer(const Queries& queries, std::size_t k, std::size_t wide,
+                        Make&& make) const {
+        auto ranked = without_gil([&] {
+            std::vector<decltype(make(trees_[0], 0))> searches;
+            for (std::size_t t = 0; t < trees_.size(); ++t) searches.push_back(make(trees_[t], t));
+            return ForestSearch(std::span(std::as_const(searches)), trees_[0], queries, k, wide)
+                .run();
+        });
+        return to_numpy(std::move(ranked), queries.n, k);
+    }
+
+  private:
+    std::vector<std::vector<ChunkedWeights>> levels_;
+    std::vector<Tree> trees_;
+};
+
 template <class Rows>
-RankedArrays beam_search(const std::vector<const Level*>& levels, In<std::int32_t> label_of_leaf,
-                         std::size_t labels, Post post, const Rows& rows, float bias, std::size_t k,
+RankedArrays beam_search(const std::vector<std::vector<const Level*>>& levels,
+                         const std::vector<In<std::int32_t>>& label_of_leaf, std::size_t labels,
+                         Post post, const Rows& rows, float bias, std::size_t k, std::size_t wide,
                          std::size_t beam) {
-    const auto views = levels_of(levels);
-    const Tree tree{views, span(label_of_leaf), labels, post};
     const auto queries = queries_of(rows, bias);
-    auto ranked = without_gil([&] { return BeamSearch(tree, queries, k, beam).run(); });
-    return to_numpy(std::move(ranked), queries.n, k);
+    return Trees(levels, label_of_leaf, labels, post)
+        .answer(queries, k, wide, [&](const Tree& tree, std::size_t) {
+            return BeamSearch(tree, queries, wide, beam);
+        });
 }
 
 template <class Rows>
-RankedArrays best_first_search(const std::vector<const Level*>& levels,
-                               In<std::int32_t> label_of_leaf, std::size_t labels, Post post,
-                               const Rows& rows, float bias, std::size_t k,
-                               const std::vector<In<float>>& log_weights) {
-    const auto views = levels_of(levels);
-    const Tree tree{views, span(label_of_leaf), labels, post};
+RankedArrays best_first_search(const std::vector<std::vector<const Level*>>& levels,
+                               const std::vector<In<std::int32_t>>& label_of_leaf,
+                               std::size_t labels, Post post, const Rows& rows, float bias,
+                               std::size_t k, std::size_t wide,
+                               const std::vector<std::vector<In<float>>>& log_weights) {
     const auto queries = queries_of(rows, bias);
-    std::vector<std::span<const float>> weights;
-    for (const auto& level : log_weights) weights.push_back(span(level));
-    auto ranked = without_gil([&] { return BestFirstSearch(tree, queries, k, weights).run(); });
-    return to_numpy(std::move(ranked), queries.n, k);
+    std::vector<std::vector<std::span<const float>>> weights(levels.size());
+    if (!log_weights.empty() && log_weights.size() != levels.size())
+        throw std::invalid_argument("weights must be given for each tree");
+    for (std::size_t t = 0; t < log_weights.size(); ++t)
+        for (const auto& level : log_weights[t]) weights[t].push_back(span(level));
+    return Trees(levels, label_of_leaf, labels, post)
+        .answer(queries, k, wide, [&](const Tree& tree, std::size_t t) {
+            return BestFirstSearch(tree, queries, wide, weights[t]);
+        });
 }
 
 template <class Rows>
@@ -198,9 +234,10 @@ void bind_searches(nb::module_& m) {
     m.def("score_pairs", &score_pairs<Rows>, "level"_a, "queries"_a, nb::kw_only(), "bias"_a,
           "rows"_a, "parents"_a);
     m.def("beam_search", &beam_search<Rows>, nb::kw_only(), "levels"_a, "label_of_leaf"_a,
-          "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "beam"_a);
+          "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "wide"_a, "beam"_a);
     m.def("best_first_search", &best_first_search<Rows>, nb::kw_only(), "levels"_a,
-          "label_of_leaf"_a, "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "log_weights"_a);
+          "label_of_leaf"_a, "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "wide"_a,
+          "log_weights"_a);
 }
 
 inline void bind_chunks(nb::module_& m) {

@@ -12,6 +12,7 @@
 #include "bind_metrics.hpp"
 #include "bind_retrieval.hpp"
 #include "bind_text.hpp"
+#include "memory.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
@@ -36,6 +37,13 @@ void bind_threads(nb::module_& m) {
             megalabel::ThreadPool::threads().store(n);
         },
         "n"_a, "Set the number of threads that native loops use.");
+    m.def(
+        "give_back_memory",
+        [] {
+            nb::gil_scoped_release release;
+            megalabel::give_back_memory();
+        },
+        "Return memory to the system that was freed and kept for later.");
     m.def(
         "sleep_loop",
         [](std::size_t pieces, double seconds, std::ptrdiff_t fail_at) {

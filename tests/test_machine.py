@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 import sys
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from megalabel import machine, systems
@@ -29,6 +31,16 @@ def test_a_containers_limit_counts(tmp_path, monkeypatch, limit, left):
     monkeypatch.setattr(machine, "memory_in_use", lambda: 1000)
     available = machine.memory_available() - 1000
     assert available == left if left is not None else available > 64 << 20
+
+
+def test_what_was_freed_is_given_back():
+    pieces = [pa.allocate_buffer(1 << 16) for _ in range(1_000)]
+    for piece in pieces:
+        np.frombuffer(piece, np.uint8)[:] = 1
+    held = machine.memory_in_use()
+    del pieces, piece
+    machine.give_back_memory()
+    assert held - machine.memory_in_use() > 1 << 25
 
 
 def test_memory_is_counted_in_bytes():

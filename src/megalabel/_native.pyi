@@ -12,6 +12,9 @@ def get_threads() -> int:
 def set_threads(n: int) -> None:
     """Set the number of threads that native loops use."""
 
+def give_back_memory() -> None:
+    """Return memory to the system that was freed and kept for later."""
+
 def sleep_loop(pieces: int, seconds: float, fail_at: int = -1) -> None:
     """
     A loop with nothing in it but time, so that tests can interrupt, fork and fail in it.
@@ -686,15 +689,18 @@ def score_pairs(
 @overload
 def beam_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
     queries: SparseRows,
     bias: float,
     k: int,
+    wide: int,
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -703,9 +709,11 @@ def beam_search(
 @overload
 def beam_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
@@ -714,6 +722,7 @@ def beam_search(
     ],
     bias: float,
     k: int,
+    wide: int,
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -722,18 +731,23 @@ def beam_search(
 @overload
 def best_first_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
     queries: SparseRows,
     bias: float,
     k: int,
+    wide: int,
     log_weights: Sequence[
-        Annotated[
-            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        Sequence[
+            Annotated[
+                NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+            ]
         ]
     ],
 ) -> tuple[
@@ -743,9 +757,11 @@ def best_first_search(
 @overload
 def best_first_search(
     *,
-    levels: Sequence[Level],
-    label_of_leaf: Annotated[
-        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    levels: Sequence[Sequence[Level]],
+    label_of_leaf: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ]
     ],
     labels: int,
     post: Post,
@@ -754,9 +770,12 @@ def best_first_search(
     ],
     bias: float,
     k: int,
+    wide: int,
     log_weights: Sequence[
-        Annotated[
-            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        Sequence[
+            Annotated[
+                NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+            ]
         ]
     ],
 ) -> tuple[

@@ -12,6 +12,10 @@ import resource
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
+from megalabel import _native
+
 _PROCESSES = Path("/proc")
 _CONTAINER = Path("/sys/fs/cgroup")  # where a container finds its own limits
 
@@ -30,6 +34,15 @@ def forget_peak() -> None:
     """Let `peak_memory` count from now on; not everywhere is it allowed, or known, how."""
     with contextlib.suppress(OSError):
         (_PROCESSES / "self" / "clear_refs").write_text("5")
+
+
+def give_back_memory() -> None:
+    """Return memory to the system that was freed and kept for later, by Arrow and by native code.
+
+    It takes milliseconds: for after a step that took much memory.
+    """
+    pa.default_memory_pool().release_unused()
+    _native.give_back_memory()
 
 
 def memory_available() -> int:

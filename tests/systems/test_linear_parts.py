@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -10,6 +12,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.sparse import random as random_matrix
 
 from megalabel import systems
+from megalabel.calibration import Isotonic
 from megalabel.data.synthetic import generate
 from megalabel.errors import NotEnoughMemoryError, ParameterError
 from megalabel.linear import training
@@ -166,3 +169,50 @@ def test_labels_without_texts(corpus):
     empty = corpus[np.arange(50)]
     assert systems.get("dismec").plan(systems.create("dismec"), empty).disk > 0
     assert systems.get("xr-linear").plan(systems.create("xr-linear"), empty).disk > 0
+
+
+# --- memory
+
+
+def test_calibration_counts_by_the_depth_of_its_ranking():
+    deep, shallow, none = (
+        planning.Start(held=10**9, peak=0, available=1 << 40).peak_with(
+            systems.create("xr-linear").set_params(calibration=k and Isotonic(k=k)),
+            texts=100_000,
+            training=2e7,
+            kept=1e6,
+        )
+        for k in (1_000, 5, None)
+    )
+    assert deep - shallow > 5_000 * 900 * 8
+    assert shallow == none  # training takes more
+
+
+def test_a_peak_before_the_fit_counts_where_it_can_come_again():
+    tagger = systems.create("xr-linear")
+    for available, least in ((4 << 30, 3 << 30), (2 << 30, 2 << 30)):
+        start = planning.Start(held=10**9, peak=3 << 30, available=available)
+        assert least <= start.peak_with(tagger, 1_000, 0, 0) <= available
+
+
+PEAK = """
+import sys
+from megalabel import machine, systems
+from megalabel.data.synthetic import generate
+corpus, tagger = generate(texts=20_000, labels=2_000).corpus, systems.create(sys.argv[2])
+if sys.argv[1] == "plan":
+    print(systems.get(sys.argv[2]).plan(tagger, corpus).memory)
+else:
+    tagger.fit(corpus)
+    print(machine.peak_memory())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["dismec", "knn", "plt", "xr-linear"])
+def test_memory_is_as_foreseen_or_a_little_less(system):
+    def said(task):
+        command = [sys.executable, "-c", PEAK, task, system]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert 1 <= said("plan") / said("fit") < 1.2

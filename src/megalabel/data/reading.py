@@ -19,6 +19,7 @@ from megalabel.data.labelset import LabelSet
 from megalabel.data.limits import Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
+from megalabel.machine import give_back_memory
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ def read(
         corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
     if ours:
         say_skipped(part.shown, problems)
+    give_back_memory()  # files were read in pieces, which a fit has no use for
     return corpus
 
 

@@ -403,37 +403,87 @@ def beam_search(
     >>> ids.tolist(), scores.round(3).tolist()
     ([[1, 2]], [[1.0, 1.0]])
     """
+    if weights is not None and not exact:
+        raise ParameterError("weights are for exact=True")
+    labels = np.ascontiguousarray(label_of_leaf, dtype=np.int32)
+    prepared = isinstance(weights, list) and all(isinstance(w, np.ndarray) for w in weights)
+    if weights is not None and not prepared:
+        weights = subtree_weights(levels, labels, weights)
+    log_weights = [] if weights is None else [weights]
+    return _searched([(levels, labels)], X, k, beam, post, bias, exact, n_labels, log_weights)
+
+
+def forest_search(
+    trees: Sequence[tuple[Sequence[ChunkedWeights], Any]],
+    X: Matrix,
+    k: int,
+    *,
+    beam: int = 10,
+    post: str = "l3-hinge",
+    bias: float = 1.0,
+    exact: bool = False,
+    n_labels: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best labels of each row of X by the mean of their scores in several trees.
+
+    Each tree gives its best labels, k or twice the beam, whichever is more. A label that a tree did
+    not meet has 0 there or, with "noop", whose margins may be below 0, the lowest that the tree met
+    for that row. Ties go to the lower number.
+
+    Parameters
+    ----------
+    trees : list of pairs
+        The levels of each tree and the label of each leaf. The rest is as for `beam_search`.
+
+    Examples
+    --------
+    >>> level = ChunkedWeights.build(csr_matrix([[1.0, 0], [0.5, 0]]), [0, 2])
+    >>> ids, scores = forest_search([([level], [0, 1]), ([level], [2, 0])], [[2.0]], k=2)
+    >>> ids.tolist(), scores.tolist()
+    ([[0, 1]], [[1.0, 0.5]])
+    """
+    return _searched(trees, X, k, beam, post, bias, exact, n_labels, [])
+
+
+def _searched(
+    trees: Sequence[tuple[Sequence[ChunkedWeights], Any]],
+    X: Matrix,
+    k: int,
+    beam: int,
+    post: str,
+    bias: float,
+    exact: bool,
+    n_labels: int | None,
+    log_weights: list[list[np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `beam_search` and `forest_search` give; weights are those of `subtree_weights`, of each
+    tree."""
     for name, given in (("k", k), ("beam", beam)):
         if not _COUNT.accepts(given):
             raise ParameterError(f"{name} must be an integer of at least 1, not {given!r}")
     if post not in POSTPROCESSORS:
         raise ParameterError(f"post must be {one_of(*POSTPROCESSORS).expected}, not {post!r}")
-    if not levels:
+    if not trees or not all(levels for levels, _ in trees):
         raise ParameterError("a tree has at least one level")
     if exact and post == "noop":
         raise ParameterError("exact needs scores that fall along a path, which noop has not")
-    if weights is not None and not exact:
-        raise ParameterError("weights are for exact=True")
-    labels = np.ascontiguousarray(label_of_leaf, dtype=np.int32)
-    count = len(labels) if n_labels is None else int(n_labels)
+    labels = [np.ascontiguousarray(leaves, dtype=np.int32) for _, leaves in trees]
+    count = max(map(len, labels)) if n_labels is None else int(n_labels)
     found = max(1, min(int(k), count))  # more would only be padding
     search: dict[str, Any] = {
-        "levels": [level._level for level in levels],
+        "levels": [[level._level for level in levels] for levels, _ in trees],
         "label_of_leaf": labels,
         "labels": count,
         "post": POSTPROCESSORS[post],
-        "queries": _queries(X, levels[0]),
+        "queries": _queries(X, trees[0][0][0]),
         "bias": _bias(bias),
         "k": found,
+        "wide": found if len(trees) == 1 else max(found, min(2 * int(beam), count)),
     }
-    if not exact:
-        ids, scores = _native.beam_search(**search, beam=int(beam))
-    else:
-        prepared = isinstance(weights, list) and all(isinstance(w, np.ndarray) for w in weights)
-        if weights is not None and not prepared:
-            weights = subtree_weights(levels, labels, weights)
-        log_weights = [] if weights is None else weights
+    if exact:
         ids, scores = _native.best_first_search(**search, log_weights=log_weights)
+    else:
+        ids, scores = _native.beam_search(**search, beam=int(beam))
     if found < k:
         left = ((0, 0), (0, k - found))
         ids = np.pad(ids, left, constant_values=count)

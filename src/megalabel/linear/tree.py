@@ -25,12 +25,11 @@ from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_width, clamped, column_slice, row_slice, scaled_rows
-from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
-from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
+from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search, forest_search
 from megalabel.linear.explanation import Step, explain_path
 from megalabel.work import Job, Unit, execute
 
@@ -281,43 +280,20 @@ class TreeClassifier(training.LinearClassifier):
         self.check_fitted()
         check_width(self, X, self.levels_[0][0].n_features_)
         k = clamped(k, max(1, len(self.labels_)))
-        # at most all labels: room is taken for so many
-        wide = k if len(self.trees_) == 1 else max(k, min(2 * self.beam, len(self.labels_)))
-        answers = [
-            beam_search(
-                levels,
-                tree.label_of_leaf_,
-                X,
-                wide,
-                beam=self.beam,
-                post=self.post,
-                bias=self.bias,
-                exact=self.exact,
-                n_labels=len(self.labels_),
-            )
-            for tree, levels in zip(self.trees_, self.levels_, strict=True)
-        ]
-        rankings = [Ranking(*answer, self.labels_) for answer in answers]
-        return (rankings[0] if len(rankings) == 1 else self._mean(rankings, k)).top(k)
-
-    def _mean(self, rankings: list[Ranking], k: int) -> Ranking:
-        """The mean of the trees' scores, of labels that a tree did not meet too."""
-        n = len(rankings[0])
-        kind: Any = np.float64 if self.post == "noop" else np.float32  # the rest needs no more
-        unmet = np.zeros(n, kind)
-        rows, columns, values = [], [], []
-        for ranking in rankings:
-            present, lowest = ranking.present, unnamed_scores(ranking).astype(kind)
-            rows.append(np.repeat(np.arange(n), present.sum(axis=1)))
-            columns.append(ranking.ids[present])
-            values.append((ranking.scores[present] - lowest[rows[-1]]) / len(rankings))
-            unmet += lowest / len(rankings)
-        total = csr_matrix(
-            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-            shape=(n, len(self.labels_)),
+        ids, scores = forest_search(
+            [
+                (levels, tree.label_of_leaf_)
+                for tree, levels in zip(self.trees_, self.levels_, strict=True)
+            ],
+            X,
+            k,
+            beam=self.beam,
+            post=self.post,
+            bias=self.bias,
+            exact=self.exact,
+            n_labels=len(self.labels_),
         )
-        total.data += np.repeat(unmet, np.diff(total.indptr))
-        return Ranking.from_csr(total, k, self.labels_)
+        return Ranking(ids, scores, self.labels_)
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Learn the first rows by `fit`; more of them cannot be learned: see `OnlineTree`."""

@@ -6,10 +6,9 @@ import megalabel
 from megalabel.calibration import Joint
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
-from megalabel.machine import memory_available, memory_in_use
 from megalabel.retrieval import InvertedIndex, NearestNeighbours
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, too_large, trial
+from megalabel.systems.planning import Plan, Start, too_large, trial
 from megalabel.tagger import Tagger
 
 
@@ -37,6 +36,7 @@ def knn(
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """Vectors, an index beside them, and a search for each text that calibrates."""
+    start = Start.now()
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     made = trial(tagger, corpus)
@@ -47,9 +47,11 @@ def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     vectors = 8 * entries + 8 * len(corpus)
     index = InvertedIndex.index_bytes(len(corpus), terms, entries)
     searching = megalabel.get_threads() * InvertedIndex.search_bytes(len(corpus), terms)
-    memory = memory_in_use() + 2 * vectors + max(index, model) + searching
+    kept = vectors + model + searching
+    training = max(2 * vectors + index, kept)
+    memory = start.peak_with(tagger, len(corpus), training, kept)
     calibrating = made.line(made.ranking) * min(len(corpus), tagger.calibration_texts)
-    return Plan(memory, model, made.line(made.seconds) + calibrating, memory_available())
+    return Plan(memory, model, made.line(made.seconds) + calibrating, start.available)
 
 
 SYSTEM = System(

@@ -21,11 +21,11 @@ from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
 from megalabel.linear.tree import TreeJob
-from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier
 from megalabel.preparing import Prepared
 from megalabel.systems.planning import (
     Plan,
+    Start,
     learned_bytes,
     too_large,
     working_bytes,
@@ -89,8 +89,8 @@ class _Cost:
     """How many bytes trees have, and nodes without weights, however many rows there are."""
     entries: float = 0.0
     """How many weights there are at a time before they are stored."""
-    blocks: int = 0
-    """How many blocks of labels are trained on all rows."""
+    solvers: float = 0.0
+    """How many threads have buffers for all rows at a time; those for some rows count in part."""
     joined: bool = False
     """True if the model is made of parts in the end, which are a little larger than it, as each
     has its own features."""
@@ -164,33 +164,38 @@ class _Sample:
             ),
         )
 
-    def plan(self, tagger: Tagger, corpus: Corpus, available: int, held: int) -> Plan:
+    def plan(self, tagger: Tagger, corpus: Corpus, start: Start) -> Plan:
         """The plan of a fit on a corpus, of which this is all."""
         cost, labels = self.cost, corpus.labels
-        solvers = min(cost.blocks, megalabel.get_threads())
         loss = cast(training.LinearClassifier, tagger.classifier).loss
-        memory = working_bytes(self.rows, int(self.width), self.values, solvers, loss)
-        # the weights as they are trained and put together, and stored
+        solving = working_bytes(self.rows, int(self.width), self.values, cost.solvers, loss)
         model = cost.model + cost.fixed
-        memory += model + 16 * cost.entries
+        # weights as they are trained; when all are, buffers go and they are put together
+        memory = model + max(solving + 8 * cost.entries, 8 * self.values + 16 * cost.entries)
         if cost.joined:
             memory = max(memory, 8 * self.values + 2.3 * model)
-        memory += 32 * self.rows + 24 * corpus.targets.nnz
-        if tagger.held_out(len(corpus)):  # the vectors without the texts that calibrate
-            memory += 8 * self.values
+        own = 32 * self.rows + 24 * corpus.targets.nnz + self.features
+        memory += own
+        texts = len(corpus)
+        if tagger.held_out(texts):  # the vectors without the texts that calibrate
+            # or, when training a second time, the first model
+            memory += max(8 * self.values, model if tagger.trainings(texts) > 1 else 0.0)
+        kept = 8 * self.values + model + own
+        peak = start.peak_with(tagger, texts, memory, kept)
         disk = model + self.features + learned_bytes(labels) + 8 * len(labels)
         once = cost.making + cost.once + sum(stage.seconds for stage in cost.stages)
         seconds = self.making + tagger.trainings(len(corpus)) * once
-        return Plan(int(held + memory), int(disk), seconds, available)
+        return Plan(peak, int(disk), seconds, start.available)
 
 
 def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of: CostOf) -> Plan:
     """The plan of a fit, from fits on more and more of the texts, whose features are made for it
     unless they are there."""
-    if prepared is None and (refusal := too_large(tagger, corpus)) is not None:
+    start = Start.now()
+    if prepared is not None:
+        start = start._replace(held=prepared.memory)
+    elif (refusal := too_large(tagger, corpus)) is not None:
         return refusal
-    available = memory_available()
-    held = memory_in_use() if prepared is None else prepared.memory
     alone = clone(tagger).set_params(calibration=None, decision=None)
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
     used = corpus.label_counts > 0
@@ -207,7 +212,7 @@ def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of:
         whole, spent = sample, clock.seconds()
         if fewer is not None and rows < len(corpus):
             whole = sample.grown(fewer, len(corpus))
-        plan = whole.plan(tagger, corpus, available, held)
+        plan = whole.plan(tagger, corpus, start)
         if rows == len(corpus):
             return plan
         left = max(_SECONDS, _SHARE * (plan.seconds or 0.0)) - spent
@@ -251,7 +256,7 @@ def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> 
         model=2 * (learned_bytes(every) - learned_bytes(half)) * times,
         # all but those that are trained at a time are stored already
         entries=weights.nnz * times * min(1.0, LABELS_AT_ONCE / max(1, labels)),
-        blocks=all_blocks,
+        solvers=min(int(np.count_nonzero(used)), megalabel.get_threads()),
         joined=True,
     )
 
@@ -266,7 +271,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
     costs = classifier.label_costs(examples)
     job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
     matches = classifier.negatives == "teacher+matcher"
-    once = model = entries = 0.0
+    once = model = entries = solvers = 0.0
     fixed = learned_bytes(tree)
     stages: list[_Work] = []
     while True:
@@ -283,6 +288,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
         work = _Work(float(measured.work.sum()), measured.due(nodes), seconds)
         stages.append(work.times(trees))
         model, entries, fixed = model + size, max(entries, most), fixed + measured.empty
+        solvers = max(solvers, measured.solvers)
         if matches:
             job.assemble([weights])
     return _Cost(
@@ -292,7 +298,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
         model=model * trees,
         fixed=fixed * trees,
         entries=entries,
-        blocks=_blocks(tree.level_sizes[0]),
+        solvers=solvers,
     )
 
 
@@ -318,6 +324,16 @@ class _Stage:
     def largest(self) -> float:
         """The share of the largest block, which one thread solves."""
         return float(self.values[self.blocks > 0].max(initial=0) / max(1, self.work.sum()))
+
+    @property
+    def solvers(self) -> float:
+        """How many threads have buffers for all rows at a time; those for a group count by its
+        share of the feature values. Several threads share a group that is much of the work."""
+        threads = megalabel.get_threads()
+        most = np.minimum(threads, np.diff(self.starts))
+        workers = np.clip(2 * threads * self.work // max(1, self.work.sum()), self.blocks > 0, most)
+        values = np.sort(np.repeat(self.values, workers))[::-1]
+        return float(values[:threads].sum() / max(1, self.X.nnz))
 
     def cost(self, whole: bool) -> tuple[float, float, float, csr_matrix]:
         """Seconds of all threads together, bytes, number of weights, and weights: of all nodes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from megalabel.data import LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
 from megalabel.linear.training import LANES
-from megalabel.machine import memory_available, memory_in_use
+from megalabel.machine import memory_available, memory_in_use, peak_memory
+from megalabel.tagger import as_calibrator
 
 if TYPE_CHECKING:
     from megalabel.data import Corpus
@@ -154,11 +155,52 @@ def learned_bytes(value: Any) -> int:
     return sum(map(learned_bytes, value)) if isinstance(value, list) else 0
 
 
+# Bytes of libraries that a fit is the first to use, and those that calibration is.
+_FIT_CODE, _CALIBRATION_CODE = 4 << 20, 8 << 20
+_CELL = 14  # bytes that calibration takes for each label of a ranked text, its ranking included
+_SPREAD = 1.07  # from run to run, allocators keep some per cent more or less
+
+
+class Start(NamedTuple):
+    """The memory of a process before it fits."""
+
+    held: int
+    peak: int
+    available: int
+
+    @classmethod
+    def now(cls) -> Start:
+        """What it is at this moment."""
+        return cls(memory_in_use(), peak_memory(), memory_available())
+
+    def peak_with(self, tagger: Tagger, texts: int, training: float, kept: float) -> int:
+        """The peak of the process when it has fitted a tagger.
+
+        Parameters
+        ----------
+        tagger : Tagger
+        texts : int
+            How many it is fitted on.
+        training : float
+            The most bytes that training adds to those that are held.
+        kept : float
+            What is left of them when the tagger is calibrated: rows and the model.
+        """
+        calibrating = 0.0
+        if tagger.calibration is not None and (ranked := tagger.held_out(texts)):
+            cells = ranked * as_calibrator(tagger.calibration).k
+            calibrating = kept + _CALIBRATION_CODE + _CELL * cells
+        fitting = self.held + _FIT_CODE + max(training, calibrating)
+        # The corpus is read before a fit, which may take more; but a peak for which there is no
+        # memory left is past.
+        return int(max(_SPREAD * fitting, min(_SPREAD * self.peak, self.available)))
+
+
 KEPT_ROWS = _native.MOST_KEPT_ROWS  # of more, a thread keeps no margins
 
 
 def working_bytes(
-    rows: int, width: int, entries: float, threads: int, loss: str = "squared-hinge"
+    rows: int, width: int, entries: float, threads: float, loss: str = "squared-hinge"
 ) -> float:
     """Memory of a linear classifier's rows, their columns as the solver numbers them, and the
     buffers of threads that solve labels on all of them."""
