@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -231,8 +232,26 @@ def values_of_groups(X: csr_matrix, unit: Unit) -> np.ndarray:
     return values_of_columns(X, unit.arrays["reach_starts"], unit.arrays["reach_rows"])
 
 
+def _small_groups(X: csr_matrix, unit: Unit) -> Unit:
+    """The same unit with its large groups as several groups of the same rows."""
+    starts, most = unit.arrays["group_starts"], SLICE_BLOCKS * LANES
+    pieces = np.maximum(1, -(-np.diff(starts) // most))
+    if (pieces == 1).all():
+        return unit
+    group = np.repeat(np.arange(len(pieces)), pieces)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    reach = reach_of(unit, X.shape[0])[:, group]
+    arrays = {
+        "group_starts": np.append(starts[group] + most * place, starts[-1]),
+        "reach_starts": reach.indptr,
+        "reach_rows": reach.indices,
+    }
+    return replace(unit, arrays={**unit.arrays, **arrays})
+
+
 def cut(X: csr_matrix, whole: Unit) -> list[Unit]:
     """The groups of a unit in units of a few seconds; how they are cut changes no weight."""
+    whole = _small_groups(X, whole)
     arrays = whole.arrays
     starts = arrays["group_starts"]
     groups = len(starts) - 1
