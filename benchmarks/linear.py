@@ -2,7 +2,7 @@
 
     python benchmarks/linear.py --data FOLDER ... [--peers FOLDER] [--envs FOLDER]
         [--ours dismec xr-linear ...] [--which pecos:xrl omikuji:collapse ...] [--runs 1]
-        [--labels 0.05] [--texts 100000]
+        [--labels 0.05] [--texts 100000] [--results FILE]
 
 Each system is a process of its own, one after another, on the same features of a corpus: the
 tf-idf of its texts with min_df=2, or the features it comes with, in rows of unit length. Rows
@@ -11,6 +11,7 @@ systems take turns and medians are shown. With several corpora the last table ha
 seconds and the mean accuracy over those that all systems could do. --labels takes a share of the
 labels, at random, and all rows: enough to compare one-versus-all, whose labels are each on their
 own, where all labels would take hours. --texts takes at most so many training rows, at random.
+With --results every run is kept as a line of JSON, and one that is there is not run again.
 
 PEERS is a folder of scripts `run_NAME.py --variant V` which train a peer on files in XC's text
 format and print what they measured as a line of JSON; ENVS/NAME/bin/python is the interpreter with
@@ -324,8 +325,10 @@ def machine() -> str:
     )
 
 
-def compare(args: argparse.Namespace, folder: Path, which: list[str]) -> dict[str, Result]:
-    """Measure ours and some peers on one corpus, and print the table."""
+def compare(
+    args: argparse.Namespace, folder: Path, which: list[str], kept: dict[str, Result]
+) -> dict[str, Result]:
+    """Measure ours and some peers on one corpus, unless it is kept, and print the table."""
     about = machine()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
@@ -356,16 +359,25 @@ def compare(args: argparse.Namespace, folder: Path, which: list[str]) -> dict[st
                 return result
             return result | accuracy(place / "top.npy", truth, counts, n)
 
-        runs: dict[str, list[Result]] = {system: [] for system in (*args.ours, *which)}
-        for _ in range(args.runs):
-            for system, results in runs.items():
+        def run(system: str, number: int) -> Result:
+            parts = (folder.resolve().name, args.texts, args.labels, args.threads, system, number)
+            key = json.dumps(parts)
+            if key not in kept:
                 print(f"{system} ...", file=sys.stderr, flush=True)
                 with tempfile.TemporaryDirectory(dir=work) as own:
                     try:
-                        result = measure(system, Path(own))
+                        kept[key] = measure(system, Path(own))
                     except (KeyError, OSError, ValueError) as error:  # one peer must not end all
-                        result = {"reason": f"its answer cannot be used: {error!r}"}
-                results.append(result)
+                        kept[key] = {"reason": f"its answer cannot be used: {error!r}"}
+                if args.results is not None:
+                    with args.results.open("a") as out:
+                        out.write(json.dumps({"run": parts, "result": kept[key]}) + "\n")
+            return kept[key]
+
+        runs: dict[str, list[Result]] = {system: [] for system in (*args.ours, *which)}
+        for number in range(args.runs):
+            for system, results in runs.items():
+                results.append(run(system, number))
     rows = {system: together(results) for system, results in runs.items()}
     print(about + "\n")
     print_table({s: rows[s] for s in args.ours}, {s: rows[s] for s in which})
@@ -384,6 +396,7 @@ def main() -> None:
     parser.add_argument("--which", nargs="*", metavar="NAME:VARIANT", default=PEERS)
     parser.add_argument("--labels", type=float, default=1.0, help="a share of them")
     parser.add_argument("--texts", type=int, help="at most so many for training")
+    parser.add_argument("--results", type=Path, help="a file to keep runs in")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=int, default=3600, help="seconds for a process")
@@ -396,7 +409,11 @@ def main() -> None:
     which = args.which if args.peers else []
     if odd := [peer for peer in which if not re.fullmatch(r"[\w-]+:[\w-]+", peer)]:
         parser.error(f"--which takes NAME:VARIANT, not {odd[0]!r}")
-    rows = {folder.resolve().name: compare(args, folder, which) for folder in args.data}
+    kept: dict[str, Result] = {}
+    if args.results is not None and args.results.exists():
+        for line in map(json.loads, args.results.read_text().splitlines()):
+            kept[json.dumps(line["run"])] = line["result"]
+    rows = {folder.resolve().name: compare(args, folder, which, kept) for folder in args.data}
     if len(rows) > 1:
         print_sum(args.ours, rows)
 

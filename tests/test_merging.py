@@ -201,7 +201,7 @@ def test_trees_that_cannot_be_joined(shop):
         ]
         made[1].set_params(classifier__max_leaf=10)
         fitted = [m.fit(p) for m, p in zip(made, parts, strict=True)]
-        fitted[1].classifier_.max_leaf = 100
+        fitted[1].classifier_.max_leaf = None
         with pytest.raises(ParameterError, match="levels cannot be joined"):
             megalabel.merge(fitted)
     trees = [systems.create("parabel", max_leaf=10).fit(p) for p in parts]
