@@ -64,30 +64,24 @@ def node_scores(model, X, transform, tree=0):
 def test_the_number_of_labels_decides_what_is_left_open(data, monkeypatch):
     X, Y = data
     model = TreeClassifier(trees=None, max_leaf=None, cost=None)
-    few, many = model.settings_for(10_000), model.settings_for(10_001)
-    assert few == {"trees": 1, "max_leaf": 10_000, "cost": 0.5}
-    assert many == {"trees": 3, "max_leaf": 100, "cost": 1.0}
+    assert model.settings_for(10_000) == {"trees": 1, "max_leaf": 10_000}
+    assert model.settings_for(10_001) == {"trees": 3, "max_leaf": 100}
     flat = OneVsAll(cost=0.5, prune=0.1).fit(X, Y).weights_.to_csr().toarray()
-    model.fit(X, Y)
+    model.fit(X, Y)  # one-versus-all, in the order of the leaves
     assert len(model.trees_) == 1
-    np.testing.assert_array_equal(
-        weights(model)[0], flat[model.trees_[0].label_of_leaf_]
-    )  # one-versus-all, in the order of the leaves
+    np.testing.assert_array_equal(weights(model)[0], flat[model.trees_[0].label_of_leaf_])
     monkeypatch.setattr(tree_module, "ONE_VS_ALL", 39)
     monkeypatch.setattr(tree_module, "MAX_LEAF", 5)
-    given_open = TreeClassifier(trees=3, max_leaf=5, cost=1.0).fit(X, Y)
+    clustered = TreeClassifier(trees=3, max_leaf=5, cost=1.0).fit(X, Y)
     assert len(model.fit(X, Y).trees_) == 3
-    assert_same(model.rank(X, 5), given_open.rank(X, 5))
+    assert_same(model.rank(X, 5), clustered.rank(X, 5))
     assert model.get_params()["trees"] is None
 
 
-@pytest.mark.parametrize("settings", [{"trees": 1}, {"trees": 2}, {"max_leaf": 30}, {"cost": 0.7}])
-def test_what_is_given_is_not_decided(settings):
-    model = TreeClassifier(**{"trees": None, "max_leaf": None, "cost": None, **settings})
-    chosen = model.settings_for(200)
-    assert chosen | settings == chosen
-    # who asks for trees, or for leaves, gets clusters
-    assert chosen["max_leaf"] == (200 if "cost" in settings else settings.get("max_leaf", 100))
+@pytest.mark.parametrize("settings", [{"trees": 1}, {"trees": 2}, {"max_leaf": 30}])
+def test_who_asks_for_trees_or_leaves_gets_clusters(settings):
+    model = TreeClassifier(**{"trees": None, "max_leaf": None, **settings})
+    assert model.settings_for(200) == {"trees": 3, "max_leaf": 100} | settings
 
 
 def label_scores(model, X, transform, tree=0):

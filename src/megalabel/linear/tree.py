@@ -29,7 +29,6 @@ from megalabel.data.matrix import check_width, clamped, column_slice, row_slice,
 from megalabel.data.ranking import unnamed_scores
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
-from megalabel.labels.costs import HIGHEST, LOWEST
 from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search
@@ -40,12 +39,11 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 
-# Where trees, leaves and cost are left open: up to so many labels one-versus-all, as one tree
-# without clusters; for more of them so many trees with such leaves. And what an error costs in
-# either (benchmarks/defaults.py).
+# Where trees and leaves are left open: up to so many labels one-versus-all, as one tree without
+# clusters; for more of them so many trees with such leaves, and errors at that cost
+# (benchmarks/defaults.py).
 ONE_VS_ALL = 10_000
-TREES, MAX_LEAF = 3, 100
-FLAT_COST, TREE_COST = 0.5, 1.0
+TREES, MAX_LEAF, COST = 3, 100, 1.0
 PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
 
 
@@ -95,7 +93,7 @@ class TreeClassifier(training.LinearClassifier):
     relevance_norm : None, "l1", "l2" or "max"
         First divide the relevances of each text, on each level, by their sum, length or maximum.
     cost : float, optional
-        As for `OneVsAll`. None: 1, and 0.5 if labels are not clustered as there are few.
+        As for `OneVsAll`. None: 1, or as there if labels are not clustered as they are few.
     loss, eps, bias, prune, precision, seed
         As for `OneVsAll`.
 
@@ -116,7 +114,6 @@ class TreeClassifier(training.LinearClassifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         **training.LinearClassifier.PARAMETERS,
-        "cost": number(LOWEST, HIGHEST) | one_of(None),
         "trees": integer(1, 100) | one_of(None),
         "arity": integer(2),
         "max_leaf": integer(2) | one_of(None),
@@ -137,10 +134,8 @@ class TreeClassifier(training.LinearClassifier):
         "levels_": list_of(list_of(part(ChunkedWeights)), "trees"),
     }
 
-    # None in what a user makes, numbers in what is `settled`
     trees: Any
     max_leaf: Any
-    cost: Any
     trees_: list[LabelTree]
     levels_: list[list[ChunkedWeights]]
 
@@ -198,27 +193,29 @@ class TreeClassifier(training.LinearClassifier):
         self.seed = seed
 
     def settings_for(self, labels: int) -> dict[str, Any]:
-        """How many trees, with which leaves and at which cost, a fit on so many labels makes.
+        """How many trees, and with which leaves, a fit on so many labels makes.
 
         Examples
         --------
-        >>> TreeClassifier(trees=None, max_leaf=None, cost=None).settings_for(1_000_000)
-        {'trees': 3, 'max_leaf': 100, 'cost': 1.0}
+        >>> TreeClassifier(trees=None, max_leaf=None).settings_for(1_000_000)
+        {'trees': 3, 'max_leaf': 100}
         """
         left_open = self.trees is None and self.max_leaf is None and self.tree is None
         flat = left_open and labels <= ONE_VS_ALL
         chosen = {
             "trees": 1 if flat else TREES,
             "max_leaf": max(2, labels) if flat else MAX_LEAF,
-            "cost": FLAT_COST if flat else TREE_COST,
         }
         given = {name: getattr(self, name) for name in chosen}
         return {name: chosen[name] if own is None else own for name, own in given.items()}
 
     def settled(self, labels: int) -> Self:
         """An unfitted copy whose parameters are all set as a fit on so many labels takes them."""
+        settings = self.settings_for(labels)
+        if self.cost is None and settings["max_leaf"] < labels:
+            settings["cost"] = COST
         copy: Self = clone(self)
-        return copy.set_params(**self.settings_for(labels))
+        return copy.set_params(**settings)
 
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
