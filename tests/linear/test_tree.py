@@ -84,6 +84,13 @@ def test_who_asks_for_trees_or_leaves_gets_clusters(settings):
     assert model.settings_for(200) == {"trees": 3, "max_leaf": 100} | settings
 
 
+@pytest.mark.parametrize("settings", [{"tree": READY}, {"trees": 1}, {"max_leaf": 50}])
+def test_errors_in_trees_cost_one_unless_it_is_said(data, settings):
+    open_settings = {"trees": None, "max_leaf": None, **settings}
+    models = [TreeClassifier(cost=cost, **open_settings).fit(*data) for cost in (None, 1.0)]
+    assert_same(*(model.rank(data[0], 5) for model in models))
+
+
 def label_scores(model, X, transform, tree=0):
     leaves = node_scores(model, X, transform, tree)[0][-1]
     result = np.zeros_like(leaves)

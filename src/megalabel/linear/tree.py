@@ -200,8 +200,7 @@ class TreeClassifier(training.LinearClassifier):
         >>> TreeClassifier(trees=None, max_leaf=None).settings_for(1_000_000)
         {'trees': 3, 'max_leaf': 100}
         """
-        left_open = self.trees is None and self.max_leaf is None and self.tree is None
-        flat = left_open and labels <= ONE_VS_ALL
+        flat = self._one_vs_all(labels)
         chosen = {
             "trees": 1 if flat else TREES,
             "max_leaf": max(2, labels) if flat else MAX_LEAF,
@@ -211,11 +210,16 @@ class TreeClassifier(training.LinearClassifier):
 
     def settled(self, labels: int) -> Self:
         """An unfitted copy whose parameters are all set as a fit on so many labels takes them."""
-        settings = self.settings_for(labels)
-        if self.cost is None and settings["max_leaf"] < labels:
-            settings["cost"] = COST
         copy: Self = clone(self)
-        return copy.set_params(**settings)
+        copy.set_params(**self.settings_for(labels))
+        if self.cost is None and not self._one_vs_all(labels):
+            copy.cost = COST
+        return copy
+
+    def _one_vs_all(self, labels: int) -> bool:
+        """Whether so many labels are not clustered, as nothing is said about trees."""
+        left_open = self.trees is None and self.max_leaf is None and self.tree is None
+        return left_open and labels <= ONE_VS_ALL
 
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
