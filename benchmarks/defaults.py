@@ -81,7 +81,12 @@ GRIDS: dict[str, list[Settings]] = {  # the defaults come first
         {"neighbours": 50, "power": 2.0},
     ],
 }
-COST = {"xr-linear": 3.0, "bonsai": 4.0, "parabel": 4.0, "plt": 3.0}  # of the reference's; or any
+COST = {
+    "xr-linear": 3.0,
+    "bonsai": 6.0,
+    "parabel": 4.0,
+    "plt": 3.0,
+}  # of the reference; others: any
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,17 @@ from megalabel.features import Precomputed, Tfidf
 
 OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named systems
     "dismec": ("dismec", {}),
+    "dismec, cost 1": ("dismec", {"cost": 1.0}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
+    "xr-linear, 1 tree": ("xr-linear", {"trees": 1}),
     "xr-linear, 2 trees": ("xr-linear", {"trees": 2}),
     "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),
     "xr-linear, 4 trees": ("xr-linear", {"trees": 4}),
-    "xr-linear, matcher": ("xr-linear", {"arity": 32, "negatives": "teacher+matcher"}),
+    "xr-linear, matcher": ("xr-linear", {"trees": 1, "negatives": "teacher+matcher"}),
     "parabel": ("parabel", {}),
     "bonsai": ("bonsai", {}),
+    "bonsai, leaves of 800": ("bonsai", {"trees": 3, "max_leaf": 800}),
     "bonsai, 1 tree": ("bonsai", {"trees": 1}),
     "bonsai, 1 tree, float16": ("bonsai", {"trees": 1, "classifier__precision": "float16"}),
     "bonsai, 1 tree, int8": ("bonsai", {"trees": 1, "classifier__precision": "int8"}),
