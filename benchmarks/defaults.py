@@ -81,12 +81,8 @@ GRIDS: dict[str, list[Settings]] = {  # the defaults come first
         {"neighbours": 50, "power": 2.0},
     ],
 }
-COST = {
-    "xr-linear": 3.0,
-    "bonsai": 6.0,
-    "parabel": 4.0,
-    "plt": 3.0,
-}  # of the reference; others: any
+# How many times the reference's CPU seconds a system may take; others may take any.
+COST = {"xr-linear": 3.0, "bonsai": 6.0, "parabel": 4.0, "plt": 3.0}
 
 
 @dataclass(frozen=True)
@@ -270,7 +266,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a folder of corpora, or one")
     parser.add_argument("--systems", nargs="*", choices=[*GRIDS], default=[*GRIDS])
     parser.add_argument("--corpora", nargs="*", default=(), help="names; all without it")
-    parser.add_argument("--results", type=Path, default=Path("defaults.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path(__file__).with_suffix(".jsonl"))
     parser.add_argument("--settings", type=json.loads, help="a list of parameters")
     given = parser.parse_args()
     megalabel.set_threads(1)
