@@ -1,14 +1,17 @@
 """Linear classifiers, one-versus-all and along label trees: megalabel beside its peers.
 
-    python benchmarks/linear.py --data FOLDER [--peers FOLDER] [--envs FOLDER]
+    python benchmarks/linear.py --data FOLDER ... [--peers FOLDER] [--envs FOLDER]
         [--ours dismec xr-linear ...] [--which pecos:xrl omikuji:collapse ...] [--runs 1]
-        [--labels 0.05]
+        [--labels 0.05] [--texts 100000] [--results FILE]
 
-Each system is a process of its own, one after another, on the same features of one corpus: the
-tf-idf of its texts with min_df=2, or the features it comes with, in rows of unit length. With
-several runs the systems take turns and medians are shown. --labels takes a share of the labels, at
-random, and all rows: enough to compare one-versus-all, whose labels are each on their own, where
-all labels would take hours.
+Each system is a process of its own, one after another, on the same features of a corpus: the
+tf-idf of its texts with min_df=2, or the features it comes with, in rows of unit length. Rows
+without a feature are left out of both parts, as some peers refuse them. With several runs the
+systems take turns and medians are shown. With several corpora the last table has the sum of CPU
+seconds and the mean accuracy over those that all systems could do. --labels takes a share of the
+labels, at random, and all rows: enough to compare one-versus-all, whose labels are each on their
+own, where all labels would take hours. --texts takes at most so many training rows, at random.
+With --results every run is kept as a line of JSON, and one that is there is not run again.
 
 PEERS is a folder of scripts `run_NAME.py --variant V` which train a peer on files in XC's text
 format and print what they measured as a line of JSON; ENVS/NAME/bin/python is the interpreter with
@@ -54,14 +57,17 @@ from megalabel.features import Precomputed, Tfidf
 
 OURS: dict[str, tuple[str, dict[str, Any]]] = {  # the classifiers of named systems
     "dismec": ("dismec", {}),
+    "dismec, cost 1": ("dismec", {"cost": 1.0}),
     "ova-logistic": ("ova-logistic", {}),
     "xr-linear": ("xr-linear", {}),
+    "xr-linear, 1 tree": ("xr-linear", {"trees": 1}),
     "xr-linear, 2 trees": ("xr-linear", {"trees": 2}),
     "xr-linear, 3 trees": ("xr-linear", {"trees": 3}),
     "xr-linear, 4 trees": ("xr-linear", {"trees": 4}),
-    "xr-linear, matcher": ("xr-linear", {"arity": 32, "negatives": "teacher+matcher"}),
+    "xr-linear, matcher": ("xr-linear", {"trees": 1, "negatives": "teacher+matcher"}),
     "parabel": ("parabel", {}),
     "bonsai": ("bonsai", {}),
+    "bonsai, leaves of 800": ("bonsai", {"trees": 3, "max_leaf": 800}),
     "bonsai, 1 tree": ("bonsai", {"trees": 1}),
     "bonsai, 1 tree, float16": ("bonsai", {"trees": 1, "classifier__precision": "float16"}),
     "bonsai, 1 tree, int8": ("bonsai", {"trees": 1, "classifier__precision": "int8"}),
@@ -109,23 +115,27 @@ class Data:
     vector_of: Callable[[Any], csr_matrix]
 
 
-def load(folder: Path, share: float) -> Data:
-    """The corpus as every system gets it, with a share of its labels."""
+def load(folder: Path, share: float, most: int | None) -> Data:
+    """The corpus as every system gets it, with a share of its labels and at most so many texts."""
     train, test = megalabel.read(folder, "train"), megalabel.read(folder, "test")
+    if most is not None and most < len(train):
+        train = train[np.sort(np.random.default_rng(0).permutation(len(train))[:most])]
     texts = test.texts if train.features is None else None
     features = Precomputed() if texts is None else Tfidf(min_df=2)
-    X, X_test = features.fit_transform(train), csr_matrix(features.transform(test))
+    X, X_test = csr_matrix(features.fit_transform(train)), csr_matrix(features.transform(test))
     if texts is None:
         queries = [X_test[i] for i in range(min(SINGLE_QUERIES, X_test.shape[0]))]
     else:
         queries = texts[:SINGLE_QUERIES].to_pylist()
     Y, Y_test = ones(train.targets), ones(test.aligned(train.labels).targets)
+    learned, judged = (np.flatnonzero(np.diff(part.indptr)) for part in (X, X_test))
+    X, Y, X_test, Y_test = X[learned], Y[learned], X_test[judged], Y_test[judged]
     if share < 1:
         order = np.random.default_rng(0).permutation(Y.shape[1])
         kept = np.sort(order[: round(share * len(order))])
         Y, Y_test = csr_matrix(Y[:, kept]), csr_matrix(Y_test[:, kept])
     return Data(
-        csr_matrix(X),
+        X,
         Y,
         X_test,
         Y_test,
@@ -143,7 +153,7 @@ def ones(targets: csr_matrix) -> csr_matrix:
 
 def run_ours(args: argparse.Namespace) -> Result:
     """Train, save, load and ask one of our classifiers, in this process."""
-    data, work = load(args.data, args.labels), args.work
+    data, work = load(args.data[0], args.labels, args.texts), args.work
     megalabel.set_threads(args.threads)
     system, parameters = OURS[args.alone]
     classifier = systems.create(system, **parameters).classifier
@@ -283,6 +293,29 @@ def print_table(ours: dict[str, Result], peers: dict[str, Result]) -> None:
         print(f"| {system} | " + " | ".join(cells) + " |")
 
 
+def print_sum(ours: list[str], rows: dict[str, dict[str, Result]]) -> None:
+    """All corpora that every system could do: sums, means, and how far ours are below a peer."""
+    done = {name: by for name, by in rows.items() if not any("reason" in r for r in by.values())}
+    print(f"\nall of {', '.join(done)}\n")
+    columns = ["system", "CPU s, sum", "model MiB, sum", "P@1 / 3 / 5, mean", "PSP@5, mean"]
+    columns += ["least of its P@1 / 3 / 5 less a peer's"]
+    print("| " + " | ".join(columns) + " |\n|---|" + "---:|" * (len(columns) - 1))
+    for system in next(iter(done.values()), {}):
+        every = [by[system] for by in done.values()]
+        seconds, size = (sum(row[name] for row in every) for name in ("train CPU", "model"))
+        *precisions, scored = (statistics.mean(row[name] for row in every) for name in ACCURACY)
+        shown = " / ".join(f"{value:.2f}" for value in precisions)
+        below = [
+            (by[system][measure] - row[measure], f"{measure}, {name}, {peer}")
+            for name, by in done.items()
+            for peer, row in by.items()
+            for measure in ACCURACY[:3]
+            if system in ours and peer not in ours
+        ]
+        lowest = "{:+.2f} ({})".format(*min(below)) if below else ""
+        print(f"| {system} | {seconds:.1f} | {size:.1f} | {shown} | {scored:.2f} | {lowest} |")
+
+
 def machine() -> str:
     try:
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
@@ -295,14 +328,78 @@ def machine() -> str:
     )
 
 
+def compare(
+    args: argparse.Namespace, folder: Path, which: list[str], kept: dict[str, Result]
+) -> dict[str, Result]:
+    """Measure ours and some peers on one corpus, unless it is kept, and print the table."""
+    about = machine()
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        data = load(folder, args.labels, args.texts)
+        if which:
+            write(Corpus(features=data.X, targets=data.Y), work / "train.txt")
+            write(Corpus(features=data.X_test, targets=data.Y_test), work / "test.txt")
+        truth, n = data.Y_test, data.Y.shape[0]
+        counts = np.bincount(data.Y.indices, minlength=truth.shape[1])
+        about = (
+            f"{folder.resolve().name}: {n:,} + {truth.shape[0]:,} rows, {data.X.shape[1]:,} "
+            f"features, {truth.shape[1]:,} labels; {args.threads} threads; {about}"
+        )
+        del data
+
+        def measure(system: str, place: Path) -> Result:
+            if system in OURS:
+                command = [sys.executable, Path(__file__).resolve(), "--data", folder]
+                command += ["--alone", system, "--work", place, "--threads", args.threads]
+                command += ["--labels", args.labels]
+                command += ["--texts", args.texts] if args.texts is not None else []
+                result = launch(command, args)
+                if "held" in result:
+                    result["memory"] = result.pop("peak") - result.pop("held")
+            else:
+                result = run_peer(system, work, place, args)
+            if "reason" in result:
+                return result
+            return result | accuracy(place / "top.npy", truth, counts, n)
+
+        def run(system: str, number: int) -> Result:
+            parts = (folder.resolve().name, args.texts, args.labels, args.threads, system, number)
+            key = json.dumps(parts)
+            if key not in kept:
+                print(f"{system} ...", file=sys.stderr, flush=True)
+                with tempfile.TemporaryDirectory(dir=work) as own:
+                    try:
+                        kept[key] = measure(system, Path(own))
+                    except (KeyError, OSError, ValueError) as error:  # one peer must not end all
+                        kept[key] = {"reason": f"its answer cannot be used: {error!r}"}
+                if args.results is not None:
+                    with args.results.open("a") as out:
+                        out.write(json.dumps({"run": parts, "result": kept[key]}) + "\n")
+            return kept[key]
+
+        runs: dict[str, list[Result]] = {system: [] for system in (*args.ours, *which)}
+        for number in range(args.runs):
+            for system, results in runs.items():
+                results.append(run(system, number))
+    rows = {system: together(results) for system, results in runs.items()}
+    print(about + "\n")
+    print_table({s: rows[s] for s in args.ours}, {s: rows[s] for s in which})
+    print(flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a corpus with train and test")
+    parser.add_argument(
+        "--data", type=Path, nargs="+", required=True, help="corpora with train and test"
+    )
     parser.add_argument("--peers", type=Path, help="folder of run_NAME.py; without it, ours alone")
     parser.add_argument("--envs", type=Path, default=Path(".peers"), help="NAME/bin/python in it")
     parser.add_argument("--ours", nargs="*", choices=[*OURS], default=[*OURS])
     parser.add_argument("--which", nargs="*", metavar="NAME:VARIANT", default=PEERS)
     parser.add_argument("--labels", type=float, default=1.0, help="a share of them")
+    parser.add_argument("--texts", type=int, help="at most so many for training")
+    parser.add_argument("--results", type=Path, help="a file to keep runs in")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=int, default=3600, help="seconds for a process")
@@ -315,49 +412,13 @@ def main() -> None:
     which = args.which if args.peers else []
     if odd := [peer for peer in which if not re.fullmatch(r"[\w-]+:[\w-]+", peer)]:
         parser.error(f"--which takes NAME:VARIANT, not {odd[0]!r}")
-
-    about = machine()
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        data = load(args.data, args.labels)
-        if which:
-            write(Corpus(features=data.X, targets=data.Y), work / "train.txt")
-            write(Corpus(features=data.X_test, targets=data.Y_test), work / "test.txt")
-        truth, n = data.Y_test, data.Y.shape[0]
-        counts = np.bincount(data.Y.indices, minlength=truth.shape[1])
-        about = (
-            f"{args.data.resolve().name}: {n:,} + {truth.shape[0]:,} rows, {data.X.shape[1]:,} "
-            f"features, {truth.shape[1]:,} labels; {args.threads} threads; {about}"
-        )
-        del data
-
-        def measure(system: str, place: Path) -> Result:
-            if system in OURS:
-                command = [sys.executable, Path(__file__).resolve(), "--data", args.data]
-                command += ["--alone", system, "--work", place, "--threads", args.threads]
-                command += ["--labels", args.labels]
-                result = launch(command, args)
-                if "held" in result:
-                    result["memory"] = result.pop("peak") - result.pop("held")
-            else:
-                result = run_peer(system, work, place, args)
-            if "reason" in result:
-                return result
-            return result | accuracy(place / "top.npy", truth, counts, n)
-
-        runs: dict[str, list[Result]] = {system: [] for system in (*args.ours, *which)}
-        for _ in range(args.runs):
-            for system, results in runs.items():
-                print(f"{system} ...", file=sys.stderr, flush=True)
-                with tempfile.TemporaryDirectory(dir=work) as own:
-                    try:
-                        result = measure(system, Path(own))
-                    except (KeyError, OSError, ValueError) as error:  # one peer must not end all
-                        result = {"reason": f"its answer cannot be used: {error!r}"}
-                results.append(result)
-    print(about + "\n")
-    rows = {system: together(results) for system, results in runs.items()}
-    print_table({s: rows[s] for s in args.ours}, {s: rows[s] for s in which})
+    kept: dict[str, Result] = {}
+    if args.results is not None and args.results.exists():
+        for line in map(json.loads, args.results.read_text().splitlines()):
+            kept[json.dumps(line["run"])] = line["result"]
+    rows = {folder.resolve().name: compare(args, folder, which, kept) for folder in args.data}
+    if len(rows) > 1:
+        print_sum(args.ours, rows)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ def raw(data: Path) -> Iterator[Row]:
     """P PSP PSP-raw"""
     for name in ("eurlex-titles", "debian-depends", "gutenberg-lcsh", "wordnet-hypernyms"):
         train, test = train_and_test(data / name)
-        ranking = systems.create("xr-linear", calibrate=False).fit(train).rank(test, max(K))
+        ranking = (
+            systems.create("xr-linear", trees=1, calibrate=False).fit(train).rank(test, max(K))
+        )
         known = (train.label_counts, len(train))
         for model in PROPENSITIES:
             names = raw.__doc__.split()
@@ -76,7 +78,9 @@ def head(data: Path) -> Iterator[Row]:
         order = np.argsort(-train.label_counts, kind="stable")
         for share in (1.0, 0.2, 0.1, 0.05):
             kept = np.sort(order[: round(share * len(order))])
-            tagger = systems.create("xr-linear", calibrate=False).fit(train.with_labels(kept))
+            tagger = systems.create("xr-linear", trees=1, calibrate=False).fit(
+                train.with_labels(kept)
+            )
             ranking = tagger.rank(test, max(K))
             ids = np.append(kept, len(train.labels))[ranking.ids]
             ranking = Ranking(ids, ranking.scores, train.labels)

@@ -23,6 +23,8 @@ Made = Iterator[tuple[str, Callable[[], Tagger]]]
 
 
 def fit(train: Corpus, system: str, **options: Any) -> Callable[[], Tagger]:
+    if system == "xr-linear":
+        options["trees"] = 1
     return lambda: systems.create(system, calibrate=False, **options).fit(train)
 
 

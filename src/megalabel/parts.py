@@ -84,6 +84,11 @@ class Classifier(Component, ABC):
         """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
         return False
 
+    def settings_for(self, labels: int) -> dict[str, Any]:
+        """The parameters that the number of labels decides where they are None: what a fit on so
+        many labels takes."""
+        return {}
+
     def fit(
         self,
         X: Any,

@@ -213,6 +213,8 @@ class Tagger(Component):
             "machine": platform.machine(),
             "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
         }
+        if settings := self.classifier.settings_for(len(corpus.labels)):
+            self.provenance_["settings"] = settings
         return self
 
     def prepare(self, corpus: Corpus) -> Prepared:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,6 +139,15 @@ def test_systems_and_plan(folder):
     plan = json.loads(megalabel("plan", folder, "--system", "knn", "--json").stdout)
     assert plan["fits"] is True
     assert {"memory", "disk", "seconds"} <= set(plan)
+
+
+def test_what_the_number_of_labels_decides_is_said(folder, tmp_path):
+    asked = ("--system", "xr-linear")
+    plan = json.loads(megalabel("plan", folder, *asked, "--json").stdout)
+    assert plan["settings"] == {"trees": 1, "max_leaf": 10}
+    assert re.search(r"max_leaf +10\b", megalabel("plan", folder, *asked).stdout)
+    megalabel("train", folder, *asked, "--out", tmp_path / "model")
+    assert re.search(r"max_leaf +10\b", megalabel("info", tmp_path / "model").stdout)
 
 
 def test_labels_in_parts_make_one_model(folder, tmp_path):

@@ -13,9 +13,11 @@ from scipy.sparse import csr_matrix, random
 from megalabel import store
 from megalabel.base import clone
 from megalabel.data import LabelSet
+from megalabel.data.examples import Examples
 from megalabel.errors import MegalabelError, ParameterError, ShapeError
 from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll, TreeClassifier, training
+from megalabel.linear import tree as tree_module
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.tree import TreeJob
 
@@ -57,6 +59,36 @@ def node_scores(model, X, transform, tree=0):
         levels.append(above)
         parents.append(parent)
     return levels, parents
+
+
+def test_the_number_of_labels_decides_what_is_left_open(data, monkeypatch):
+    X, Y = data
+    model = TreeClassifier(trees=None, max_leaf=None, cost=None)
+    assert model.settings_for(10_000) == {"trees": 1, "max_leaf": 10_000}
+    assert model.settings_for(10_001) == {"trees": 3, "max_leaf": 100}
+    flat = OneVsAll(cost=0.5, prune=0.1).fit(X, Y).weights_.to_csr().toarray()
+    model.fit(X, Y)  # one-versus-all, in the order of the leaves
+    assert len(model.trees_) == 1
+    np.testing.assert_array_equal(weights(model)[0], flat[model.trees_[0].label_of_leaf_])
+    monkeypatch.setattr(tree_module, "ONE_VS_ALL", 39)
+    monkeypatch.setattr(tree_module, "MAX_LEAF", 5)
+    clustered = TreeClassifier(trees=3, max_leaf=5, cost=1.0).fit(X, Y)
+    assert len(model.fit(X, Y).trees_) == 3
+    assert_same(model.rank(X, 5), clustered.rank(X, 5))
+    assert model.get_params()["trees"] is None
+
+
+@pytest.mark.parametrize("settings", [{"trees": 1}, {"trees": 2}, {"max_leaf": 30}])
+def test_who_asks_for_trees_or_leaves_gets_clusters(settings):
+    model = TreeClassifier(**{"trees": None, "max_leaf": None, **settings})
+    assert model.settings_for(200) == {"trees": 3, "max_leaf": 100} | settings
+
+
+@pytest.mark.parametrize("settings", [{"tree": READY}, {"trees": 1}, {"max_leaf": 50}])
+def test_errors_in_trees_cost_one_unless_it_is_said(data, settings):
+    open_settings = {"trees": None, "max_leaf": None, **settings}
+    models = [TreeClassifier(cost=cost, **open_settings).fit(*data) for cost in (None, 1.0)]
+    assert_same(*(model.rank(data[0], 5) for model in models))
 
 
 def label_scores(model, X, transform, tree=0):
@@ -184,6 +216,17 @@ def test_how_a_level_is_cut_into_steps_does_not_matter(data, monkeypatch, work, 
     for level, sliced in zip(whole, weights(model.fit(*data)), strict=True):
         np.testing.assert_array_equal(level, sliced)
     assert len(calls) > READY.depth
+
+
+def test_many_labels_below_one_node_are_trained_in_steps(data, monkeypatch):
+    """Or a killed fit of a tree without clusters would have to begin anew."""
+    model = TreeClassifier(tree=FLAT)
+    whole = weights(model.fit(*data))[0]
+    monkeypatch.setattr(training, "SLICE_WORK", 1)
+    monkeypatch.setattr(training, "SLICE_BLOCKS", 1)
+    job = TreeJob(model, FLAT, *data, model.label_costs(Examples.of(*data)))
+    assert [unit.size for unit in job.units()] == [16, 16, 8]
+    np.testing.assert_array_equal(weights(model.fit(*data))[0], whole)
 
 
 # --- search

@@ -59,8 +59,9 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     metrics, reliability = shown.pop("metrics") or {}, shown.pop("reliability") or {}
     shown["bytes"] = size(shown["bytes"])
     output.show_facts(f"Model {path}", shown)
-    corpus = provenance.pop("corpus", {})
-    output.show_facts("Trained", provenance | {f"corpus {k}": v for k, v in corpus.items()})
+    corpus, settings = provenance.pop("corpus", {}), provenance.pop("settings", {})
+    facts = provenance | settings | {f"corpus {k}": v for k, v in corpus.items()}
+    output.show_facts("Trained", facts)
     output.show_held_out(metrics)
     output.show_reliability(reliability)
 

@@ -55,10 +55,11 @@ def plan(
     tagger = create(system, settings, seed)
     corpus = read(folder, "train", skip_bad, max_bytes)
     foreseen = recipes.get(system).plan(tagger, corpus)
+    chosen = tagger.classifier.settings_for(len(corpus.labels))
     if as_json:
-        output.show_json(foreseen.to_dict())
+        output.show_json(foreseen.to_dict() | {"settings": chosen})
         return
-    facts: dict[str, Any] = {
+    facts: dict[str, Any] = chosen | {
         "peak memory": size(foreseen.memory),
         "model on disk": "unknown" if foreseen.disk is None else size(foreseen.disk),
         "time": ("unknown" if foreseen.seconds is None else duration(foreseen.seconds)),

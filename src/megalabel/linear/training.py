@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -29,6 +30,9 @@ LANES = _native.LANES  # labels solved side by side
 # labels: some seconds' work. A slice also has blocks enough for all threads.
 SLICE_WORK = 1 << 26
 SLICE_BLOCKS = 256
+# What an error costs unless it is said, one-versus-all (benchmarks/defaults.py). Dense vectors are
+# much like each other, so that weights must be larger.
+SPARSE_COST, DENSE_COST = 0.5, 1.0
 
 
 def _one_a_label(low: float, high: float) -> Check:
@@ -49,7 +53,7 @@ class LinearClassifier(Classifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "loss": one_of(*LOSSES),
-        "cost": number(LOWEST, HIGHEST),
+        "cost": number(LOWEST, HIGHEST) | one_of(None),
         "weighting": one_of(*WEIGHTINGS),
         "propensities": one_of(None, *PROPENSITIES)
         | instance(PropensityModel)
@@ -69,7 +73,7 @@ class LinearClassifier(Classifier):
     )
 
     loss: str
-    cost: float
+    cost: Any
     weighting: str | None
     propensities: Any
     positive_costs: Any
@@ -83,6 +87,10 @@ class LinearClassifier(Classifier):
 
     def label_costs(self, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """What an error on a positive and on a negative of each label costs."""
+        cost = self.cost
+        if cost is None:
+            X = rows_of(examples.rows)
+            cost = DENSE_COST if X.nnz == X.shape[0] * X.shape[1] else SPARSE_COST
         given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
         if self.weighting is not None and any(costs is not None for costs in given.values()):
             raise ParameterError(
@@ -97,7 +105,7 @@ class LinearClassifier(Classifier):
                 raise ShapeError(
                     f"{name} are of {len(own)} labels but Y is {examples.targets.shape}"
                 )
-            costs.append(self.cost * (weights if own is None else np.asarray(own, np.float64)))
+            costs.append(cost * (weights if own is None else np.asarray(own, np.float64)))
         return costs[0], costs[1]
 
     def solver(self) -> dict[str, Any]:
@@ -231,8 +239,26 @@ def values_of_groups(X: csr_matrix, unit: Unit) -> np.ndarray:
     return values_of_columns(X, unit.arrays["reach_starts"], unit.arrays["reach_rows"])
 
 
+def _small_groups(X: csr_matrix, unit: Unit) -> Unit:
+    """The same unit with its large groups as several groups of the same rows."""
+    starts, most = unit.arrays["group_starts"], SLICE_BLOCKS * LANES
+    pieces = np.maximum(1, -(-np.diff(starts) // most))
+    if (pieces == 1).all():
+        return unit
+    group = np.repeat(np.arange(len(pieces)), pieces)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    reach = reach_of(unit, X.shape[0])[:, group]
+    arrays = {
+        "group_starts": np.append(starts[group] + most * place, starts[-1]),
+        "reach_starts": reach.indptr,
+        "reach_rows": reach.indices,
+    }
+    return replace(unit, arrays={**unit.arrays, **arrays})
+
+
 def cut(X: csr_matrix, whole: Unit) -> list[Unit]:
     """The groups of a unit in units of a few seconds; how they are cut changes no weight."""
+    whole = _small_groups(X, whole)
     arrays = whole.arrays
     starts = arrays["group_starts"]
     groups = len(starts) - 1

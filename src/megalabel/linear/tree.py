@@ -13,6 +13,7 @@ from megalabel.base import (
     Check,
     Learned,
     boolean,
+    clone,
     instance,
     integer,
     list_of,
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 
+# Where trees and leaves are left open: up to so many labels one-versus-all, as one tree without
+# clusters; for more of them so many trees with such leaves, and errors at that cost
+# (benchmarks/defaults.py).
+ONE_VS_ALL = 10_000
+TREES, MAX_LEAF, COST = 3, 100, 1.0
 PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
 
 
@@ -49,12 +55,14 @@ class TreeClassifier(training.LinearClassifier):
 
     Parameters
     ----------
-    trees : int
-        How many trees, each from its own seed; one where labels are too few to be clustered.
+    trees : int, optional
+        How many trees, each from its own seed; one where labels are too few to be clustered. None:
+        three; where `max_leaf` is None too, up to 10,000 labels are not clustered at all, so that
+        each is trained on all rows, one-versus-all.
     arity : int
         Children of a node.
-    max_leaf : int
-        Labels of a node above the last level.
+    max_leaf : int, optional
+        Labels of a node above the last level. None: 100, unless labels are not clustered.
     shape : "balanced" or "kmeans"
         Clusters of equal size, halved again and again; or plain k-means of `arity` clusters.
     tree : LabelTree or list of LabelTree, optional
@@ -83,7 +91,9 @@ class TreeClassifier(training.LinearClassifier):
         the labels below it.
     relevance_norm : None, "l1", "l2" or "max"
         First divide the relevances of each text, on each level, by their sum, length or maximum.
-    loss, cost, eps, bias, prune, precision, seed
+    cost : float, optional
+        As for `OneVsAll`. None: 1, or as there if labels are not clustered as they are few.
+    loss, eps, bias, prune, precision, seed
         As for `OneVsAll`.
 
     Attributes
@@ -103,9 +113,9 @@ class TreeClassifier(training.LinearClassifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         **training.LinearClassifier.PARAMETERS,
-        "trees": integer(1, 100),
+        "trees": integer(1, 100) | one_of(None),
         "arity": integer(2),
-        "max_leaf": integer(2),
+        "max_leaf": integer(2) | one_of(None),
         "shape": one_of("balanced", "kmeans"),
         "tree": instance(LabelTree) | sequence_of(instance(LabelTree)) | one_of(None),
         "label_vectors": one_of(*METHODS),
@@ -123,15 +133,17 @@ class TreeClassifier(training.LinearClassifier):
         "levels_": list_of(list_of(part(ChunkedWeights)), "trees"),
     }
 
+    trees: Any
+    max_leaf: Any
     trees_: list[LabelTree]
     levels_: list[list[ChunkedWeights]]
 
     def __init__(
         self,
         *,
-        trees: int = 1,
+        trees: int | None = 1,
         arity: int = 16,
-        max_leaf: int = 100,
+        max_leaf: int | None = 100,
         shape: str = "balanced",
         tree: LabelTree | Sequence[LabelTree] | None = None,
         label_vectors: str = "pifa",
@@ -141,7 +153,7 @@ class TreeClassifier(training.LinearClassifier):
         post: str = "l3-hinge",
         exact: bool = False,
         loss: str = "squared-hinge",
-        cost: float = 1.0,
+        cost: float | None = 1.0,
         weighting: str | None = None,
         propensities: Any = None,
         positive_costs: Any = None,
@@ -179,15 +191,45 @@ class TreeClassifier(training.LinearClassifier):
         self.precision = precision
         self.seed = seed
 
+    def settings_for(self, labels: int) -> dict[str, Any]:
+        """How many trees, and with which leaves, a fit on so many labels makes.
+
+        Examples
+        --------
+        >>> TreeClassifier(trees=None, max_leaf=None).settings_for(1_000_000)
+        {'trees': 3, 'max_leaf': 100}
+        """
+        flat = self._one_vs_all(labels)
+        chosen = {
+            "trees": 1 if flat else TREES,
+            "max_leaf": max(2, labels) if flat else MAX_LEAF,
+        }
+        given = {name: getattr(self, name) for name in chosen}
+        return {name: chosen[name] if own is None else own for name, own in given.items()}
+
+    def settled(self, labels: int) -> Self:
+        """An unfitted copy whose parameters are all set as a fit on so many labels takes them."""
+        copy: Self = clone(self)
+        copy.set_params(**self.settings_for(labels))
+        if self.cost is None and not self._one_vs_all(labels):
+            copy.cost = COST
+        return copy
+
+    def _one_vs_all(self, labels: int) -> bool:
+        """Whether so many labels are not clustered, as nothing is said about trees."""
+        left_open = self.trees is None and self.max_leaf is None and self.tree is None
+        return left_open and labels <= ONE_VS_ALL
+
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
-        X, costs = training.rows_of(examples.rows), self.label_costs(examples)
-        self.trees_ = self.make_trees(examples)
+        model = self.settled(len(examples.labels))
+        X, costs = training.rows_of(examples.rows), model.label_costs(examples)
+        self.trees_ = model.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
         checkpoint = Checkpoint(self, X, examples.targets, *costs, *shapes)
         self.levels_ = []
         for tree in self.trees_:
-            job = TreeJob(self, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
+            job = TreeJob(model, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
             execute(job, checkpoint)
             self.levels_.append(job.levels)
 

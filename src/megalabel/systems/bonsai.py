@@ -1,4 +1,4 @@
-"""bonsai: linear classifiers down three shallow, wide trees of labels."""
+"""bonsai: linear classifiers down shallow, wide trees of labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from megalabel.tagger import Tagger
 
 def bonsai(
     *,
-    trees: int = 3,
+    trees: int | None = None,
     arity: int = 100,
-    max_leaf: int = 800,
+    max_leaf: int | None = None,
     label_vectors: str = "pifa",
     negatives: str = "teacher",
     beam: int = 10,
-    cost: float = 1.0,
+    cost: float | None = None,
     eps: float = 0.01,
     prune: float = 0.06,
     precision: str = "int8",
@@ -24,7 +24,10 @@ def bonsai(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """Unbalanced k-means trees with large leaves."""
+    """Unbalanced k-means trees.
+
+    `trees`, `max_leaf` and `cost` are left to the number of labels: see `TreeClassifier`.
+    """
     classifier = TreeClassifier(
         trees=trees,
         shape="kmeans",
@@ -44,7 +47,7 @@ def bonsai(
 
 SYSTEM = System(
     name="bonsai",
-    summary="linear classifiers down three shallow, wide trees of labels, averaged",
+    summary="linear classifiers down wide k-means trees of labels; one-versus-all where few",
     paper="Khandagale et al. 2020",
     cost="O(words of all texts x arity)",
     build=bonsai,

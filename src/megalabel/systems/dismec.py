@@ -12,7 +12,7 @@ from megalabel.tagger import Tagger
 
 def dismec(
     *,
-    cost: float = 1.0,
+    cost: float | None = None,
     weighting: str | None = None,
     propensities: Any = None,
     eps: float = 0.01,

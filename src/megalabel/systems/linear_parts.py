@@ -264,6 +264,7 @@ def _labels_cost(classifier: OneVsAll, examples: Examples, used: np.ndarray) -> 
 def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray) -> _Cost:
     """Measure some nodes of each stage of one tree, and say what all trees cost."""
     watch = Clock()
+    classifier = classifier.settled(len(examples.labels))
     count = classifier.trees
     first, *ready = classifier.set_params(trees=1).make_trees(examples)
     making, tree = watch.seconds(), first

@@ -1,4 +1,4 @@
-"""xr-linear: linear classifiers down one balanced, wide tree of labels."""
+"""xr-linear: linear classifiers down balanced, wide trees of labels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from megalabel.tagger import Tagger
 def xr_linear(
     *,
     arity: int = 32,
-    max_leaf: int = 100,
+    max_leaf: int | None = None,
     label_vectors: str = "pifa",
-    trees: int = 1,
+    trees: int | None = None,
     negatives: str = "teacher",
     beam: int = 10,
-    cost: float = 1.0,
+    cost: float | None = None,
     eps: float = 0.01,
     prune: float = 0.07,
     precision: str = "int8",
@@ -24,7 +24,10 @@ def xr_linear(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """A balanced tree, squared hinge, scores by the cubed hinge down the path."""
+    """Balanced trees, squared hinge, scores by the cubed hinge down the path.
+
+    `trees`, `max_leaf` and `cost` are left to the number of labels: see `TreeClassifier`.
+    """
     classifier = TreeClassifier(
         trees=trees,
         arity=arity,
@@ -43,7 +46,7 @@ def xr_linear(
 
 SYSTEM = System(
     name="xr-linear",
-    summary="linear classifiers down one balanced tree of labels: the fastest",
+    summary="linear classifiers down balanced trees of labels; one-versus-all where few",
     paper="Yu et al. 2022 (PECOS)",
     cost="O(words of all texts x arity x depth)",
     build=xr_linear,
