@@ -208,7 +208,13 @@ class TreeClassifier(training.LinearClassifier):
         return {name: chosen[name] if own is None else own for name, own in given.items()}
 
     def settled(self, labels: int) -> Self:
-        """An unfitted copy whose parameters are all set as a fit on so many labels takes them."""
+        """An unfitted copy whose parameters are all set as a fit on so many labels takes them.
+
+        Examples
+        --------
+        >>> TreeClassifier(trees=None, cost=None).settled(20_000)
+        TreeClassifier(trees=3)
+        """
         copy: Self = clone(self)
         copy.set_params(**self.settings_for(labels))
         if self.cost is None and not self._one_vs_all(labels):
