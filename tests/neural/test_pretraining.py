@@ -21,6 +21,7 @@ from megalabel.neural import (  # noqa: E402
 from megalabel.neural.batches import TextSource  # noqa: E402
 from megalabel.neural.pretraining import (  # noqa: E402
     TokenModel,
+    like,
     log_frequencies,
     numbered_tags,
     train_on_tokens,
@@ -62,6 +63,27 @@ def test_perplexity_of_other_texts_drops(tokens):
     values = [h["value"] for h in history]
     assert np.exp(-values[-1]) < 0.6 * np.exp(-values[0])
     assert np.exp(-values[-1]) < tokens.vocabulary / 4
+
+
+def frequency_loss(tokens: Tokens) -> float:
+    """The loss of guessing every token by how often it occurs."""
+    words = tokens.ids[~np.isin(tokens.ids, list(tokens.special.values()))]
+    shares = np.bincount(words)[words] / len(words)
+    return float(-np.log(shares).mean())
+
+
+def test_tokens_are_guessed_by_their_frequencies_at_first(tokens):
+    module = AssembledEncoder(**SMALL).start(tokens, 0)
+    torch.manual_seed(0)
+    loss = TokenModel(module, tokens).mean_loss(tokens, Trainer(device="cpu"))
+    assert loss == pytest.approx(frequency_loss(tokens), rel=0.05)
+
+
+def test_the_default_rate_soon_guesses_better_than_frequencies_do(tokens):
+    encoder = AssembledEncoder(**SMALL)
+    trainer = like(Trainer(device="cpu"), 5, encoder.pretrain_learning_rate, seed=0)
+    history = train_on_tokens(encoder.start(tokens, 0), tokens, trainer)
+    assert history[-1]["loss"] < 0.8 * frequency_loss(tokens)
 
 
 @pytest.mark.parametrize("targets", [("mlm",), ("mlm", "frequency", "tags"), ("frequency",)])

@@ -111,7 +111,7 @@ class AssembledEncoder(Encoder):
         dropout: float = 0.1,
         pooling: str = "mean",
         pretrain_epochs: float = 5,
-        pretrain_learning_rate: float = 5e-4,
+        pretrain_learning_rate: float = 2e-3,
         targets: Sequence[str] = ("mlm",),
         tied: bool = True,
     ) -> None:
