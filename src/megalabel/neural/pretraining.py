@@ -43,7 +43,7 @@ def pretrain(
     share: float = 0.15,
     weights: Mapping[str, float] | None = None,
     decay: bool = False,
-    tied: bool = True,
+    tied: bool = False,
     held_out: Tokens | None = None,
     trainer: Trainer | None = None,
 ) -> Encoder:
@@ -70,7 +70,8 @@ def pretrain(
     decay : bool
         Let those weights fall to 0 by the end.
     tied : bool
-        Masked tokens are guessed by the vectors of the embedding.
+        Masked tokens are guessed by the vectors of the embedding. Those of rare tokens then become
+        alike, as every guess pushes them the same way.
     held_out : Tokens, optional
         Other texts: the state that guesses them best is what stays.
     trainer : Trainer, optional
@@ -178,7 +179,7 @@ class TokenModel(Model):
         share: float = 0.15,
         weights: Mapping[str, float] | None = None,
         decay: bool = False,
-        tied: bool = True,
+        tied: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -277,6 +278,8 @@ class MaskedTokens(nn.Module):
                     f"of width {width}: take tied=False"
                 )
             self.output.weight = table.weight
+        else:
+            nn.init.normal_(self.output.weight, std=0.02)
         # at first a token is as likely as it is frequent: learning that takes hundreds of steps,
         # in which the encoder learns nothing else
         words = tokens.ids[~np.isin(tokens.ids, list(tokens.special.values()))]
