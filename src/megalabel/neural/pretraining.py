@@ -280,8 +280,8 @@ class MaskedTokens(nn.Module):
             self.output.weight = table.weight
         else:
             nn.init.normal_(self.output.weight, std=0.02)
-        # at first a token is as likely as it is frequent: learning that takes hundreds of steps,
-        # in which the encoder learns nothing else
+        # at first a token is as likely as it is frequent, which otherwise takes long to learn: some
+        # two hundred steps on 3,000 titles
         words = tokens.ids[~np.isin(tokens.ids, list(tokens.special.values()))]
         counts = 1 + np.bincount(words, minlength=table.num_embeddings)
         with torch.no_grad():
