@@ -13,6 +13,7 @@ from megalabel.errors import DataError, ParameterError  # noqa: E402
 from megalabel.neural import (  # noqa: E402
     AssembledEncoder,
     BagEncoder,
+    FullClassifier,
     PretrainedEncoder,
     Tokenizer,
     Trainer,
@@ -21,6 +22,7 @@ from megalabel.neural import (  # noqa: E402
 from megalabel.neural.batches import TextSource  # noqa: E402
 from megalabel.neural.pretraining import (  # noqa: E402
     TokenModel,
+    like,
     log_frequencies,
     numbered_tags,
     train_on_tokens,
@@ -64,6 +66,27 @@ def test_perplexity_of_other_texts_drops(tokens):
     assert np.exp(-values[-1]) < tokens.vocabulary / 4
 
 
+def frequency_loss(tokens: Tokens) -> float:
+    """The loss of guessing every token by how often it occurs."""
+    words = tokens.ids[~np.isin(tokens.ids, list(tokens.special.values()))]
+    shares = np.bincount(words)[words] / len(words)
+    return float(-np.log(shares).mean())
+
+
+def test_tokens_are_guessed_by_their_frequencies_at_first(tokens):
+    module = AssembledEncoder(**SMALL).start(tokens, 0)
+    torch.manual_seed(0)
+    loss = TokenModel(module, tokens).mean_loss(tokens, Trainer(device="cpu"))
+    assert loss == pytest.approx(frequency_loss(tokens), rel=0.05)
+
+
+def test_the_default_rate_soon_guesses_better_than_frequencies_do(tokens):
+    encoder = AssembledEncoder(**SMALL)
+    trainer = like(Trainer(device="cpu"), 5, encoder.pretrain_learning_rate, seed=0)
+    history = train_on_tokens(encoder.start(tokens, 0), tokens, trainer)
+    assert history[-1]["loss"] < 0.8 * frequency_loss(tokens)
+
+
 @pytest.mark.parametrize("targets", [("mlm",), ("mlm", "frequency", "tags"), ("frequency",)])
 def test_an_encoder_of_either_kind_is_pretrained(targets, tokens, corpus, tokenizer, tiny_model):
     words = tokenizer.words(corpus)
@@ -91,13 +114,26 @@ def test_an_encoder_of_either_kind_is_pretrained(targets, tokens, corpus, tokeni
 
 def test_the_vectors_of_tokens_guess_them_where_tied(tokens):
     encoder = AssembledEncoder(**SMALL).start(tokens, 0)
-    model = TokenModel(encoder, tokens)
+    model = TokenModel(encoder, tokens, tied=True)
     assert model.guesses["mlm"].output.weight is encoder.table.weight
     state = {k: v + 1 if v.is_floating_point() else v for k, v in model.state_dict().items()}
     model.load_state_dict(state)
     assert model.guesses["mlm"].output.weight.data_ptr() == encoder.table.weight.data_ptr()
     apart = TokenModel(encoder, tokens, tied=False)
     assert apart.guesses["mlm"].output.weight.data_ptr() != encoder.table.weight.data_ptr()
+
+
+def test_vectors_of_rare_words_stay_apart():
+    rare = [f"rare{i}" for i in range(40)]
+    tokenizer = Tokenizer().fit(["red blue green", *rare])
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(["red", "blue", "green"], 6)) for _ in range(320)]
+    tokens = tokenizer.transform(texts)
+    made = pretrain(AssembledEncoder(**SMALL), tokens)
+    table = made.weights_["embedding.word.weight"][[tokens.names.index(word) for word in rare]]
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    alike = table @ table.T
+    assert abs(alike[~np.eye(len(rare), dtype=bool)].mean()) < 0.1
 
 
 def test_targets_that_weigh_nothing_change_no_gradient(tokens, tokenizer, corpus):
@@ -168,6 +204,14 @@ def test_an_assembled_encoder_learns_the_language_when_it_begins(tokens):
     for name, value in one.items():
         assert torch.equal(value, two[name])
     assert any(not torch.equal(value, plain[name]) for name, value in one.items())
+
+
+def test_a_classifier_starts_from_what_was_learned(tokens, corpus):
+    learned = pretrain(AssembledEncoder(**SMALL), tokens, trainer=Trainer(steps=2, device="cpu"))
+    trainer = Trainer(steps=1, device="cpu")
+    classifier = FullClassifier(learned, trainer, frozen=True).fit(tokens, corpus.targets)
+    for name, weights in learned.weights_.items():
+        np.testing.assert_array_equal(classifier.encoder_.weights_[name], weights)
 
 
 def test_an_interrupted_pretraining_goes_on_to_the_same_weights(tokens, tmp_path, monkeypatch):

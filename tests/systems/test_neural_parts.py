@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 from megalabel import Tagger, systems
 from megalabel.errors import ParameterError
 from megalabel.features import Tfidf
+from megalabel.neural import AssembledEncoder, BagEncoder, Tokenizer
 from megalabel.systems import neural_parts
 
 
@@ -32,6 +33,43 @@ def test_several_models(name, tiny_model, corpus, tmp_path):
     plan = systems.get(name).plan(several, texts)
     assert plan.fits
     assert plan.disk > 0
+
+
+def test_an_encoder_by_name():
+    bag = systems.create("renee", encoder="bag")
+    assert isinstance(bag.classifier.encoder, BagEncoder)
+    assert isinstance(bag.features, Tfidf)
+    for default in (systems.create("renee"), systems.create("renee", encoder="assembled")):
+        assert isinstance(default.classifier.encoder, AssembledEncoder)
+        assert default.classifier.encoder.pretrain_epochs == 0
+        assert isinstance(default.features, Tokenizer)
+
+
+def test_renee_moves_a_trained_model_less_than_what_learns_from_scratch(tiny_model):
+    rates = [
+        systems.create("renee", encoder=encoder).classifier.trainer.learning_rate
+        for encoder in (tiny_model, "assembled", "bag")
+    ]
+    assert rates == [1e-4, 2e-3, 2e-3]
+    chosen = systems.create("renee", encoder="bag", learning_rate=0.01)
+    assert chosen.classifier.trainer.learning_rate == 0.01
+
+
+def test_renee_over_a_bag_of_words(corpus, one_thread, tmp_path):
+    own = {"device": "cpu", "epochs": 6, "calibrate": False, "classifier__encoder__width": 16}
+    tagger = systems.create("renee", encoder="bag", learning_rate=0.05, **own).fit(corpus)
+    assert tagger.evaluate(corpus)["P@1"] > 0.9
+    tagger.save(tmp_path / "model")
+    first, second = (made.rank(corpus, 3) for made in (tagger, Tagger.load(tmp_path / "model")))
+    np.testing.assert_array_equal(first.ids, second.ids)
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+@pytest.mark.parametrize("name", ["xr-transformer", "cascadexml", "lightxml", "attentionxml"])
+@pytest.mark.parametrize("encoder", ["bag", BagEncoder(width=8)])
+def test_an_encoder_of_words_is_refused_where_tokens_are_read(name, encoder):
+    with pytest.raises(ParameterError, match=r"BagEncoder reads words.* encoder that reads tokens"):
+        systems.create(name, encoder=encoder)
 
 
 @pytest.mark.parametrize("name", ["astec", "xr-transformer"])

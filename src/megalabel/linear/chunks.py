@@ -438,7 +438,8 @@ def forest_search(
     Examples
     --------
     >>> level = ChunkedWeights.build(csr_matrix([[1.0, 0], [0.5, 0]]), [0, 2])
-    >>> ids, scores = forest_search([([level], [0, 1]), ([level], [2, 0])], [[2.0]], k=2)
+    >>> trees = [([level], [0, 1]), ([level], [2, 0])]
+    >>> ids, scores = forest_search(trees, [[2.0]], k=2, n_labels=3)
     >>> ids.tolist(), scores.tolist()
     ([[0, 1]], [[1.0, 0.5]])
     """

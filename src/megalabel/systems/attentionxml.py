@@ -7,11 +7,11 @@ from typing import Any
 
 from megalabel.systems import System
 from megalabel.systems.neural_parts import (
-    encoder_parts,
     neural,
     neural_tagger,
     plan_neural,
     several,
+    token_parts,
 )
 from megalabel.tagger import Tagger
 
@@ -45,7 +45,7 @@ def attentionxml(
     room = neural()
     if encoder is None:
         encoder = room.RecurrentEncoder(size=size, vectors=vectors)
-    tokens, made = encoder_parts(encoder, max_length)
+    tokens, made = token_parts(encoder, max_length)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,

@@ -8,18 +8,18 @@ from typing import Any
 from megalabel.features import Tfidf
 from megalabel.systems import System
 from megalabel.systems.neural_parts import (
-    encoder_parts,
     neural,
     neural_tagger,
     plan_neural,
     several,
+    token_parts,
 )
 from megalabel.tagger import Tagger
 
 
 def cascadexml(
     *,
-    encoder: Any = None,
+    encoder: Any = "assembled",
     max_length: int = 128,
     resolutions: Sequence[int] | None = None,
     layers: Sequence[Any] | None = None,
@@ -38,13 +38,13 @@ def cascadexml(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
+    """`encoder` is a Hugging Face model by name or folder, or "assembled": made of the texts.
 
     `ranker` is "one-vs-all", "trees" or a linear classifier, on words and vectors; None:
     one-versus-all for up to 10,000 labels, else three trees; "network": there is none.
     """
     room = neural()
-    tokens, made = encoder_parts(encoder, max_length)
+    tokens, made = token_parts(encoder, max_length)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,

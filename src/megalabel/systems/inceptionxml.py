@@ -6,7 +6,7 @@ from typing import Any
 
 from megalabel.features import Tfidf
 from megalabel.systems import System
-from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import neural, neural_tagger, plan_neural, token_parts
 from megalabel.tagger import Tagger
 
 
@@ -40,7 +40,7 @@ def inceptionxml(
         encoder = room.ConvolutionalEncoder(
             width=width, length=max_length, dropout=dropout, vectors=vectors
         )
-    features, made = encoder_parts(encoder, max_length)
+    features, made = token_parts(encoder, max_length)
     if head_learning_rate is None:  # all labels at once are not trained by Adam
         head_learning_rate = 0.05 if clusters is None else learning_rate
     trainer = room.Trainer(

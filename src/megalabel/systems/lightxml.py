@@ -7,18 +7,18 @@ from typing import Any
 from megalabel.features import Tfidf
 from megalabel.systems import System
 from megalabel.systems.neural_parts import (
-    encoder_parts,
     neural,
     neural_tagger,
     plan_neural,
     several,
+    token_parts,
 )
 from megalabel.tagger import Tagger
 
 
 def lightxml(
     *,
-    encoder: Any = None,
+    encoder: Any = "assembled",
     max_length: int = 128,
     layers: int = 5,
     grouped_above: int = 100_000,
@@ -36,13 +36,13 @@ def lightxml(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts.
+    """`encoder` is a Hugging Face model by name or folder, or "assembled": made of the texts.
 
     Of more labels than `grouped_above`, those of the `groups` best groups are scored, seen through
     a `bottleneck`; of fewer, all.
     """
     room = neural()
-    tokens, made = encoder_parts(encoder, max_length)
+    tokens, made = token_parts(encoder, max_length)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,

@@ -12,6 +12,7 @@ import megalabel
 from megalabel.base import clone
 from megalabel.clock import Clock
 from megalabel.data import Corpus
+from megalabel.errors import ParameterError
 from megalabel.features import Concat, Precomputed, Tfidf
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
@@ -43,16 +44,32 @@ def neural() -> Any:
     return megalabel.neural
 
 
-def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Tokenizer, Encoder]:
-    """A tokenizer and an encoder: of a model by its name or folder, or made of the corpus's own
-    texts (None)."""
+def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Featurizer, Encoder]:
+    """An encoder, and the features that it reads.
+
+    It learns from the corpus's own texts ("bag"; "assembled", with parameters of its own), is a
+    model by its name or folder, or is given as it is.
+    """
     room = neural()
-    if encoder is None:
-        return room.Tokenizer(max_length=max_length), room.AssembledEncoder(**assembled)
-    if isinstance(encoder, str):
-        source = room.Tokenizer(encoder, max_length=max_length)
-        return source, room.PretrainedEncoder(encoder)
+    if encoder == "bag":
+        encoder = room.BagEncoder()
+    elif encoder == "assembled":
+        encoder = room.AssembledEncoder(**assembled)
+    elif isinstance(encoder, str):
+        encoder = room.PretrainedEncoder(encoder)
+    if encoder.reads == "words":
+        return Tfidf(), encoder
     return room.Tokenizer(getattr(encoder, "source", None), max_length=max_length), encoder
+
+
+def token_parts(encoder: Any, max_length: int) -> tuple[Tokenizer, Encoder]:
+    """The same, for systems that read tokens: a tokenizer and an encoder."""
+    features, made = encoder_parts(encoder, max_length)
+    if made.reads != "tokens":
+        raise ParameterError(
+            f"{type(made).__name__} reads {made.reads}: take an encoder that reads tokens"
+        )
+    return features, made  # type: ignore[return-value]
 
 
 def several(classifier: Classifier, models: int, combine: str) -> Classifier:

@@ -11,12 +11,12 @@ from megalabel.tagger import Tagger
 
 def renee(
     *,
-    encoder: Any = None,
+    encoder: Any = "assembled",
     max_length: int = 128,
     loss: Any = "bce",
     epochs: float | None = None,
     batch: int | None = None,
-    learning_rate: float = 1e-4,
+    learning_rate: float | None = None,
     head_learning_rate: float = 0.05,
     dropout: float = 0.5,
     bottleneck: int | None = None,
@@ -24,9 +24,16 @@ def renee(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """`encoder` is a Hugging Face model by name or folder; None: one is made of the texts."""
+    """`encoder` is a Hugging Face model by name or folder, or learns from the texts alone:
+    "assembled", a transformer without pre-training, or "bag", vectors of words added up.
+
+    `max_length` cuts the texts of an encoder that reads tokens. `learning_rate` is that of the
+    encoder; None: 1e-4 for a Hugging Face model, else 2e-3.
+    """
     room = neural()
-    tokens, made = encoder_parts(encoder, max_length)
+    features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
+    if learning_rate is None:  # what has learned before is to be moved less
+        learning_rate = 1e-4 if isinstance(made, room.PretrainedEncoder) else 2e-3
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
@@ -44,7 +51,7 @@ def renee(
         bottleneck=bottleneck,
         seed=seed,
     )
-    return neural_tagger(classifier, tokens, "renee", calibrate, seed)
+    return neural_tagger(classifier, features, "renee", calibrate, seed)
 
 
 SYSTEM = System(

@@ -319,7 +319,7 @@ class TestAssembled:
             ({"width": 6, "rotary": True}, "even width"),
             ({"width": 15, "encoder": "bi-gru"}, "must be even"),
             ({"kernel": 4}, "must be odd"),
-            ({"token_width": 8}, "tied=False"),
+            ({"token_width": 8, "tied": True}, "tied=False"),
             ({"pretrain_epochs": 1, "targets": []}, "targets must name"),
             ({"encoder": "mamba"}, "encoder of AssembledEncoder must be one of"),
             ({"embedding": ["words"]}, "embedding of AssembledEncoder must be"),

@@ -63,7 +63,8 @@ class AssembledEncoder(Encoder):
     targets : list of str
         What is guessed then: "mlm", the masked words, and "frequency", how often a word occurs.
     tied : bool
-        Masked words are guessed by the vectors of the embedding.
+        Masked words are guessed by the vectors of the embedding. Those of rare words then become
+        alike, as every guess pushes them the same way.
 
     Examples
     --------
@@ -111,9 +112,9 @@ class AssembledEncoder(Encoder):
         dropout: float = 0.1,
         pooling: str = "mean",
         pretrain_epochs: float = 5,
-        pretrain_learning_rate: float = 5e-4,
+        pretrain_learning_rate: float = 2e-3,
         targets: Sequence[str] = ("mlm",),
-        tied: bool = True,
+        tied: bool = False,
     ) -> None:
         self.embedding = embedding
         self.encoder = encoder
