@@ -1,8 +1,9 @@
-"""Times isotonic regression, and compares calibrators on a corpus by what they leave of the error.
+"""Times isotonic regression, and training with calibration and without it.
 
 python benchmarks/calibration.py                     # 100 M pairs of score and hit
-python benchmarks/calibration.py --corpus FOLDER     # every calibrator, on held-out texts
-python benchmarks/calibration.py --corpus FOLDER --slices   # what holding texts out costs
+python benchmarks/calibration.py --corpus FOLDER     # what holding texts out costs
+
+How well calibrators do is measured by benchmarks/probabilities.py.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel import get_threads, set_threads, systems
-from megalabel.calibration import METHODS, ByFrequency, ByRank, Isotonic
+from megalabel.calibration import Isotonic
 from megalabel.data import Corpus, LabelSet, Ranking
 from megalabel.metrics import evaluate
-from megalabel.parts import Calibrator
 
 
 def time_isotonic(pairs: int, repeat: int) -> None:
@@ -50,53 +50,6 @@ def time_isotonic(pairs: int, repeat: int) -> None:
     print(f"{len(calibrator.values_):,} knots")
 
 
-def candidates(k: int) -> dict[str, Calibrator]:
-    """Every way to calibrate."""
-    made: dict[str, Calibrator] = {name: kind(k=k) for name, kind in METHODS.items()}
-    for name, kind in METHODS.items():
-        made[f"{name} by frequency"] = ByFrequency(kind(k=k))
-        made[f"{name} by rank"] = ByRank(kind(k=k))
-    made["isotonic by frequency, ranked anew"] = ByFrequency(Isotonic(k=k), rerank=True)
-    made["isotonic by rank, ranked anew"] = ByRank(Isotonic(k=k), rerank=True)
-    return made
-
-
-def frequency_error(
-    ranking: Ranking, truth: csr_matrix, counts: np.ndarray, bins: int = 5
-) -> float:
-    """The mean gap of confidence and hit rate over groups of labels of like frequency."""
-    order = np.argsort(counts[ranking.ids.ravel()], kind="stable")
-    hit = np.asarray(truth[np.repeat(np.arange(len(ranking)), ranking.k), ranking.ids.ravel()])[0]
-    gaps = [
-        abs(ranking.scores.ravel()[part].mean(dtype=float) - (hit[part] > 0).mean())
-        for part in np.array_split(order, 5)
-    ]
-    return float(np.mean(gaps))
-
-
-def compare(system: str, train: Corpus, test: Corpus, k: int) -> None:
-    """Each calibrator learned from a tenth of the training texts, measured on the test part."""
-    test = test.aligned(train.labels)
-    known = csr_matrix(test.targets[:, : len(train.labels)])
-    order = np.random.default_rng(0).permutation(len(train))
-    held = np.sort(order[: len(train) // 10])
-    rest = np.sort(order[len(train) // 10 :])
-    tagger = systems.create(system, calibration=None).fit(train[rest])
-    counts = tagger.label_counts_
-    slices = tagger.rank(train[held], k), train[held].aligned(tagger.labels).targets
-    raw = tagger.rank(test, k)
-    print(f"{system}: {len(held):,} texts to calibrate on, {len(test):,} to test")
-    heads = ("P@1", "P@5", "ECE@1", "ECE@3", "ECE@5")
-    print(f"{'':36}" + "".join(f"{head:>9}" for head in heads) + "  by frequency")
-    made = {"as scored": raw}
-    for name, calibrator in candidates(k).items():
-        made[name] = calibrator.fit(*slices, label_counts=counts).apply(raw)
-    for name, ranking in made.items():
-        found = evaluate(ranking, known, k=(1, 3, 5), probabilities=True)
-        shown = "".join(f"{100 * found[head]:9.2f}" for head in heads)
-        print(f"{name:36}{shown}{100 * frequency_error(ranking, known, counts):9.2f}")
-
-
 def slices(system: str, train: Corpus, test: Corpus) -> None:
     """What a second training on all texts costs and gives, and not having one."""
     for options in ({"calibration": None}, {"refit": False}, {"refit": True}):
@@ -116,7 +69,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=get_threads())
     parser.add_argument("--corpus", type=Path, help="a corpus with a train and a test part")
     parser.add_argument("--system", action="append", help="may be repeated")
-    parser.add_argument("--slices", action="store_true", help="time training with and without")
     options = parser.parse_args()
     set_threads(options.threads)
     print(f"{platform.node()}, {platform.machine()}, {options.threads} threads")
@@ -125,10 +77,7 @@ def main() -> None:
         return
     train, test = (megalabel.read(options.corpus, part) for part in ("train", "test"))
     for system in options.system or ["dismec", "xr-linear", "knn"]:
-        if options.slices:
-            slices(system, train, test)
-        else:
-            compare(system, train, test, 5)
+        slices(system, train, test)
 
 
 if __name__ == "__main__":

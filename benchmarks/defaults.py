@@ -43,6 +43,7 @@ from megalabel.features import Precomputed, Tfidf
 from megalabel.metrics import evaluate
 from megalabel.systems.planning import learned_bytes
 
+RESULTS = Path(__file__).parent / "results" / "defaults.jsonl"
 MOST, FEW, FEW_LABELS = 60_000, 8_000, 1_000  # texts of a case; a case for all settings
 FOLDS, JUDGED = 5, 3_000
 FINALISTS = 4
@@ -266,7 +267,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a folder of corpora, or one")
     parser.add_argument("--systems", nargs="*", choices=[*GRIDS], default=[*GRIDS])
     parser.add_argument("--corpora", nargs="*", default=(), help="names; all without it")
-    parser.add_argument("--results", type=Path, default=Path(__file__).with_suffix(".jsonl"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--settings", type=json.loads, help="a list of parameters")
     given = parser.parse_args()
     megalabel.set_threads(1)

@@ -45,6 +45,7 @@ from megalabel.tagger import Tagger
 
 SYSTEMS = ["knn", "dismec", "bonsai", "plt"]
 DEPTH, LEAST = 100, 200
+RESULTS = Path(__file__).parent / "results" / "probabilities.jsonl"
 FREQUENCIES = ((1, 5), (6, 19), (20, 99), (100, 1 << 60))
 DEEP = ((5, 10), (10, 20), (20, 100))
 METHODS: dict[str, Calibrator] = {
@@ -157,7 +158,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="*", default=SYSTEMS)
     parser.add_argument("--split", action="store_true", help="new texts from the training part")
     parser.add_argument("--most", type=int, default=20_000, help="training texts of a corpus")
-    parser.add_argument("--results", type=Path, default=Path("probabilities.jsonl"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     names = given.corpora or sorted(
         f.name for f in given.data.iterdir() if (f / "trn.jsonl.gz").exists()
