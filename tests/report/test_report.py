@@ -73,7 +73,7 @@ def test_everything_is_on_the_page(tree_tagger, corpus):
     for name in ("P@3", "macro-F1@5", "coverage@1", "ECE@5"):
         low, high = evaluation.intervals()[name]
         assert f"{100 * low:.1f}–{100 * high:.1f}" in page.text
-    for said in ("xr-linear", "TreeClassifier", "Isotonic", "max_leaf", "never seen"):
+    for said in ("xr-linear", "TreeClassifier", "Joint", "max_leaf", "never seen"):
         assert said in page.text
     charts = [svg for svg in page.named("svg") if svg.get("role") == "img"]
     assert len(charts) >= 6
