@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 RANKS = (1, 2, 3, 5, 10, 30)  # knots, and three or ten times as many as far as k
 FREQUENCIES = (0, 1, 3, 10, 30, 100, 1000)  # knots: texts of a label
-STEPS = 12  # levels a unit of a frequency's logarithm: a label's frequency to 4 %, in a byte
+STEPS = 12  # levels a unit of a frequency's logarithm: to 4 %, in a byte; models hold such levels
 SCORES = 30  # knots at most, so many hits or more to each
 HITS = 20
 POOLED = 10  # labels of a text that may share the mean of their probabilities
