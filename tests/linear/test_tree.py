@@ -66,7 +66,7 @@ def test_the_number_of_labels_decides_what_is_left_open(data, monkeypatch):
     model = TreeClassifier(trees=None, max_leaf=None, cost=None)
     assert model.settings_for(10_000) == {"trees": 1, "max_leaf": 10_000}
     assert model.settings_for(10_001) == {"trees": 3, "max_leaf": 100}
-    flat = OneVsAll(cost=0.5, prune=0.1).fit(X, Y).weights_.to_csr().toarray()
+    flat = OneVsAll(cost=0.7, prune=0.1).fit(X, Y).weights_.to_csr().toarray()
     model.fit(X, Y)  # one-versus-all, in the order of the leaves
     assert len(model.trees_) == 1
     np.testing.assert_array_equal(weights(model)[0], flat[model.trees_[0].label_of_leaf_])

@@ -35,7 +35,7 @@ class OneVsAll(training.LinearClassifier):
     ----------
     loss : "squared-hinge" or "logistic"
     cost : float, optional
-        C, the price of an error against the ridge. None: 0.5, and 1 where all features are dense.
+        C, the price of an error against the ridge. None: 0.7, and 1 where all features are dense.
     weighting : str, optional
         How much positives and negatives of each label cost, times `cost`: see
         `labels.label_costs`. "balanced", "propensity", "propensity-negatives",

@@ -32,7 +32,7 @@ SLICE_WORK = 1 << 26
 SLICE_BLOCKS = 256
 # What an error costs unless it is said, one-versus-all (benchmarks/defaults.py). Dense vectors are
 # much like each other, so that weights must be larger.
-SPARSE_COST, DENSE_COST = 0.5, 1.0
+SPARSE_COST, DENSE_COST = 0.7, 1.0
 
 
 def _one_a_label(low: float, high: float) -> Check:
