@@ -249,7 +249,7 @@ def test_what_does_not_belong_together_is_told(shop):
 
     name = first.labels.ids[0].as_py()
     refused(whole, f"50 labels are in several of the models: '{name}', .*…", DataError)
-    refused(systems.create("dismec", cost=2.0).fit(second), r"cost is None .* 2.0 in model 2")
+    refused(systems.create("dismec", cost=2.0).fit(second), r"cost is 0.7 .* 2.0 in model 2")
     refused(systems.create("xr-linear").fit(second), "a OneVsAll but model 2 a TreeClassifier")
     refused(systems.create("dismec", min_df=2).fit(second), "min_df is 1 and 2")
     other = shop.with_labels(second.labels.ids.to_pylist())

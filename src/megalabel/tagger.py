@@ -460,13 +460,13 @@ class Tagger(Component):
         def answer(inputs: Any) -> Ranking:
             vectors, scores = self._rank_batch(inputs, wide)
             with store.blaming(self):
-                return self._as_likely(vectors, calibration.apply(scores)).top(k)
+                return self._within_shares(vectors, calibration.apply(scores)).top(k)
 
         return self._in_batches(X, k, answer)
 
-    def _as_likely(self, vectors: Any, ranking: Ranking) -> Ranking:
-        """A ranking in which texts of no known word have no label that is likelier than it is
-        among all texts."""
+    def _within_shares(self, vectors: Any, ranking: Ranking) -> Ranking:
+        """The ranking, in which a text without any known word has no probability above the share of
+        training texts that carry the label."""
         if not issparse(vectors):
             return ranking
         blank = np.diff(vectors.indptr) == 0

@@ -144,7 +144,7 @@ def test_systems_and_plan(folder):
 def test_what_the_number_of_labels_decides_is_said(folder, tmp_path):
     asked = ("--system", "xr-linear")
     plan = json.loads(megalabel("plan", folder, *asked, "--json").stdout)
-    assert plan["settings"] == {"trees": 1, "max_leaf": 10}
+    assert plan["settings"] == {"trees": 1, "max_leaf": 10, "cost": 0.7}
     assert re.search(r"max_leaf +10\b", megalabel("plan", folder, *asked).stdout)
     megalabel("train", folder, *asked, "--out", tmp_path / "model")
     assert re.search(r"max_leaf +10\b", megalabel("info", tmp_path / "model").stdout)

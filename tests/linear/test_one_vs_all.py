@@ -106,14 +106,6 @@ def test_more_labels_than_are_solved_at_once(data, monkeypatch):
     np.testing.assert_array_equal(fitted(data), W)
 
 
-def test_a_cost_that_is_not_given_follows_the_rows(data):
-    X, Y = data
-    for rows, cost in ((X, 0.7), (np.abs(X.toarray()) + 0.1, 1.0)):
-        ours, theirs = (OneVsAll(cost=c).fit(rows, Y).rank(rows, 5) for c in (None, cost))
-        np.testing.assert_array_equal(ours.ids, theirs.ids)
-        np.testing.assert_array_equal(ours.scores, theirs.scores)
-
-
 def test_dense_rows_are_sparse_rows(data):
     X, Y = data
     W = fitted(data)

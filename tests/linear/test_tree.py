@@ -64,8 +64,8 @@ def node_scores(model, X, transform, tree=0):
 def test_the_number_of_labels_decides_what_is_left_open(data, monkeypatch):
     X, Y = data
     model = TreeClassifier(trees=None, max_leaf=None, cost=None)
-    assert model.settings_for(10_000) == {"trees": 1, "max_leaf": 10_000}
-    assert model.settings_for(10_001) == {"trees": 3, "max_leaf": 100}
+    assert model.settings_for(10_000) == {"trees": 1, "max_leaf": 10_000, "cost": 0.7}
+    assert model.settings_for(10_001) == {"trees": 3, "max_leaf": 100, "cost": 1.0}
     flat = OneVsAll(cost=0.7, prune=0.1).fit(X, Y).weights_.to_csr().toarray()
     model.fit(X, Y)  # one-versus-all, in the order of the leaves
     assert len(model.trees_) == 1
@@ -81,7 +81,7 @@ def test_the_number_of_labels_decides_what_is_left_open(data, monkeypatch):
 @pytest.mark.parametrize("settings", [{"trees": 1}, {"trees": 2}, {"max_leaf": 30}])
 def test_who_asks_for_trees_or_leaves_gets_clusters(settings):
     model = TreeClassifier(**{"trees": None, "max_leaf": None, **settings})
-    assert model.settings_for(200) == {"trees": 3, "max_leaf": 100} | settings
+    assert model.settings_for(200) == {"trees": 3, "max_leaf": 100, "cost": 1.0} | settings
 
 
 @pytest.mark.parametrize("settings", [{"tree": READY}, {"trees": 1}, {"max_leaf": 50}])

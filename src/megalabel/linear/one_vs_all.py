@@ -34,8 +34,8 @@ class OneVsAll(training.LinearClassifier):
     Parameters
     ----------
     loss : "squared-hinge" or "logistic"
-    cost : float, optional
-        C, the price of an error against the ridge. None: 0.7, and 1 where all features are dense.
+    cost : float
+        C, the price of an error against the ridge.
     weighting : str, optional
         How much positives and negatives of each label cost, times `cost`: see
         `labels.label_costs`. "balanced", "propensity", "propensity-negatives",
@@ -88,7 +88,7 @@ class OneVsAll(training.LinearClassifier):
         self,
         *,
         loss: str = "squared-hinge",
-        cost: float | None = 1.0,
+        cost: float = 1.0,
         weighting: str | None = None,
         propensities: Any = None,
         positive_costs: Any = None,

@@ -30,9 +30,6 @@ LANES = _native.LANES  # labels solved side by side
 # labels: some seconds' work. A slice also has blocks enough for all threads.
 SLICE_WORK = 1 << 26
 SLICE_BLOCKS = 256
-# What an error costs unless it is said, one-versus-all (benchmarks/defaults.py). Dense vectors are
-# much like each other, so that weights must be larger.
-SPARSE_COST, DENSE_COST = 0.7, 1.0
 
 
 def _one_a_label(low: float, high: float) -> Check:
@@ -53,7 +50,7 @@ class LinearClassifier(Classifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "loss": one_of(*LOSSES),
-        "cost": number(LOWEST, HIGHEST) | one_of(None),
+        "cost": number(LOWEST, HIGHEST),
         "weighting": one_of(*WEIGHTINGS),
         "propensities": one_of(None, *PROPENSITIES)
         | instance(PropensityModel)
@@ -73,7 +70,7 @@ class LinearClassifier(Classifier):
     )
 
     loss: str
-    cost: Any
+    cost: float
     weighting: str | None
     propensities: Any
     positive_costs: Any
@@ -87,10 +84,6 @@ class LinearClassifier(Classifier):
 
     def label_costs(self, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """What an error on a positive and on a negative of each label costs."""
-        cost = self.cost
-        if cost is None:
-            X = rows_of(examples.rows)
-            cost = DENSE_COST if X.nnz == X.shape[0] * X.shape[1] else SPARSE_COST
         given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
         if self.weighting is not None and any(costs is not None for costs in given.values()):
             raise ParameterError(
@@ -105,7 +98,7 @@ class LinearClassifier(Classifier):
                 raise ShapeError(
                     f"{name} are of {len(own)} labels but Y is {examples.targets.shape}"
                 )
-            costs.append(cost * (weights if own is None else np.asarray(own, np.float64)))
+            costs.append(self.cost * (weights if own is None else np.asarray(own, np.float64)))
         return costs[0], costs[1]
 
     def solver(self) -> dict[str, Any]:

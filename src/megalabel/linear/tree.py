@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from megalabel.base import Matrix
 
 
-# Where trees and leaves are left open: up to so many labels one-versus-all, as one tree without
-# clusters; for more of them so many trees with such leaves, and errors at that cost
+# What is taken for trees, leaves and the cost of errors where they are left open: up to so many
+# labels one-versus-all, as one tree without clusters; for more of them several trees
 # (benchmarks/defaults.py).
-ONE_VS_ALL = 10_000
+ONE_VS_ALL, ONE_VS_ALL_COST = 10_000, 0.7
 TREES, MAX_LEAF, COST = 3, 100, 1.0
 PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
 
@@ -92,7 +92,7 @@ class TreeClassifier(training.LinearClassifier):
     relevance_norm : None, "l1", "l2" or "max"
         First divide the relevances of each text, on each level, by their sum, length or maximum.
     cost : float, optional
-        As for `OneVsAll`. None: 1, or as there if labels are not clustered as they are few.
+        As for `OneVsAll`. None: 1, or 0.7 where labels are not clustered as they are few.
     loss, eps, bias, prune, precision, seed
         As for `OneVsAll`.
 
@@ -113,6 +113,7 @@ class TreeClassifier(training.LinearClassifier):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         **training.LinearClassifier.PARAMETERS,
+        "cost": training.LinearClassifier.PARAMETERS["cost"] | one_of(None),
         "trees": integer(1, 100) | one_of(None),
         "arity": integer(2),
         "max_leaf": integer(2) | one_of(None),
@@ -133,6 +134,7 @@ class TreeClassifier(training.LinearClassifier):
         "levels_": list_of(list_of(part(ChunkedWeights)), "trees"),
     }
 
+    cost: Any
     trees: Any
     max_leaf: Any
     trees_: list[LabelTree]
@@ -192,17 +194,19 @@ class TreeClassifier(training.LinearClassifier):
         self.seed = seed
 
     def settings_for(self, labels: int) -> dict[str, Any]:
-        """How many trees, and with which leaves, a fit on so many labels makes.
+        """How many trees a fit on so many labels makes, with which leaves, at which cost of errors.
 
         Examples
         --------
-        >>> TreeClassifier(trees=None, max_leaf=None).settings_for(1_000_000)
-        {'trees': 3, 'max_leaf': 100}
+        >>> TreeClassifier(trees=None, max_leaf=None, cost=None).settings_for(1_000_000)
+        {'trees': 3, 'max_leaf': 100, 'cost': 1.0}
         """
-        flat = self._one_vs_all(labels)
+        left_open = self.trees is None and self.max_leaf is None and self.tree is None
+        flat = left_open and labels <= ONE_VS_ALL
         chosen = {
             "trees": 1 if flat else TREES,
             "max_leaf": max(2, labels) if flat else MAX_LEAF,
+            "cost": ONE_VS_ALL_COST if flat else COST,
         }
         given = {name: getattr(self, name) for name in chosen}
         return {name: chosen[name] if own is None else own for name, own in given.items()}
@@ -217,14 +221,7 @@ class TreeClassifier(training.LinearClassifier):
         """
         copy: Self = clone(self)
         copy.set_params(**self.settings_for(labels))
-        if self.cost is None and not self._one_vs_all(labels):
-            copy.cost = COST
         return copy
-
-    def _one_vs_all(self, labels: int) -> bool:
-        """Whether so many labels are not clustered, as nothing is said about trees."""
-        left_open = self.trees is None and self.max_leaf is None and self.tree is None
-        return left_open and labels <= ONE_VS_ALL
 
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""

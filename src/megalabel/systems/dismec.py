@@ -12,7 +12,7 @@ from megalabel.tagger import Tagger
 
 def dismec(
     *,
-    cost: float | None = None,
+    cost: float = 0.7,
     weighting: str | None = None,
     propensities: Any = None,
     eps: float = 0.01,

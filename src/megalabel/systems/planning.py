@@ -157,7 +157,7 @@ def learned_bytes(value: Any) -> int:
 
 # Bytes of libraries that a fit is the first to use, and those that calibration is.
 _FIT_CODE, _CALIBRATION_CODE = 4 << 20, 8 << 20
-_CELL = 14  # bytes that calibration takes for each label of a ranked text, its ranking included
+_CELL = 60  # bytes that calibration takes for each label of a ranked text, its ranking included
 _SPREAD = 1.07  # from run to run, allocators keep some per cent more or less
 
 
