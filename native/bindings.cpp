@@ -10,6 +10,7 @@
 #include "bind_labels.hpp"
 #include "bind_linear.hpp"
 #include "bind_metrics.hpp"
+#include "bind_mix.hpp"
 #include "bind_retrieval.hpp"
 #include "bind_text.hpp"
 #include "memory.hpp"
@@ -79,4 +80,5 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_metrics(m);
     megalabel::bind::bind_calibration(m);
     megalabel::bind::bind_decision(m);
+    megalabel::bind::bind_mix(m);
 }

@@ -1272,3 +1272,51 @@ def decision_follow(
     objective: Objective,
     custom: object | None,
 ) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")]: ...
+
+MIX_OF_MEMBER: int = 3
+
+MIX_SHARED: int = 4
+
+def mix_candidates(
+    *,
+    ids: Annotated[
+        NDArray[numpy.int32],
+        dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+    ],
+    probabilities: Annotated[
+        NDArray[numpy.float32],
+        dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+    ],
+    counts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    shortlist: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The labels that members list for each row, what is said of each, and the labels that they rank further down.
+    """
+
+def mix_ordered(
+    *,
+    ids: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    others: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The k best labels of each row: listed ones by their scores, then the others.
+    """
