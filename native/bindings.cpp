@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "bind_arrays.hpp"
+#include "bind_boosting.hpp"
 #include "bind_decision.hpp"
 #include "bind_labels.hpp"
 #include "bind_linear.hpp"
@@ -74,6 +75,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_text(m);
     megalabel::bind::bind_retrieval(m);
     megalabel::bind::bind_training(m);
+    megalabel::bind::bind_boosting(m);
     megalabel::bind::bind_chunks(m);
     megalabel::bind::bind_online(m);
     megalabel::bind::bind_labels(m);

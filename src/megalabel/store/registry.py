@@ -28,6 +28,7 @@ CLASSES = {
     "Richards": "megalabel.labels:Richards",
     # classifiers, and what they are made of
     "AttentionTree": "megalabel.rankers:AttentionTree",
+    "BoostedTrees": "megalabel.rankers:BoostedTrees",
     "ChunkedWeights": "megalabel.linear:ChunkedWeights",
     "DenseTree": "megalabel.rankers:DenseTree",
     "Ensemble": "megalabel.rankers:Ensemble",
