@@ -1,4 +1,4 @@
-"""What makes one score of what the members of a mix say: means, and a linear stack.
+"""What makes one score of what the members of a mix say: means, a linear stack, boosted trees.
 
 The columns are those of `rankers.mix`: three for each member (logit, place, distance to its best
 label; not a number where the member does not list the label), those of all members together, and
@@ -14,8 +14,20 @@ from typing import ClassVar, Self
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Check, Component, Learned, array, integer, number
+from megalabel.base import (
+    Check,
+    Component,
+    Learned,
+    array,
+    clone,
+    instance,
+    integer,
+    number,
+    one_of,
+    part,
+)
 from megalabel.errors import ShapeError
+from megalabel.rankers.boosting import BoostedTrees
 
 OF_MEMBER, SHARED = _native.MIX_OF_MEMBER, _native.MIX_SHARED
 FREQUENCY = 0  # the first of the columns of all members together: log(1 + texts of the label)
@@ -234,3 +246,41 @@ class Stack(Combiner):
             raise ValueError("weights_ of Stack must be of its columns")
         if not all(np.isfinite(part).all() for part in parts) or (self.scales_ <= 0).any():
             raise ValueError("weights_, means_ and scales_ of Stack must be finite numbers")
+
+
+class Boosted(Combiner):
+    """Boosted trees on what is said; a fifth of the texts says when there are enough of them.
+
+    Parameters
+    ----------
+    members : int
+    trees : BoostedTrees, optional
+
+    Attributes
+    ----------
+    trees_ : BoostedTrees
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "members": integer(1),
+        "trees": instance(BoostedTrees) | one_of(None),
+    }
+    LEARNED: ClassVar[Mapping[str, Learned]] = {"trees_": part(BoostedTrees)}
+
+    trees_: BoostedTrees
+
+    def __init__(self, members: int, trees: BoostedTrees | None = None) -> None:
+        self.members = members
+        self.trees = trees
+
+    def fit(self, said: np.ndarray, hits: np.ndarray, texts: np.ndarray) -> Self:
+        """Grow the trees; see `Combiner.fit`."""
+        self.check_parameters()
+        trees = BoostedTrees(min_hessian=1.0, l2=1.0) if self.trees is None else clone(self.trees)
+        last = np.unique(texts, return_inverse=True)[1] % 5 == 4
+        self.trees_ = trees.fit(said, hits, validation=last if last.any() else None)
+        return self
+
+    def margins(self, said: np.ndarray) -> np.ndarray:
+        """The sums of the leaves."""
+        return self.trees_.margins(said)

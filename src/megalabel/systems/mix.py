@@ -19,14 +19,14 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.features import Each, NameWords, PlainTexts
 from megalabel.metrics import evaluate
 from megalabel.parts import Calibrator, Featurizer
-from megalabel.rankers.combining import Combiner, Means, Stack
+from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.mix import Candidates, Mix, renumbered
 from megalabel.store import fingerprint
 from megalabel.tagger import Tagger
 
 log = logging.getLogger(__name__)
 
-FORMS: dict[str, Callable[[int], Combiner]] = {"means": Means, "stack": Stack}
+FORMS: dict[str, Callable[[int], Combiner]] = {"means": Means, "stack": Stack, "boosted": Boosted}
 MEASURES = ("P@1", "P@3", "P@5", "nDCG@10", "PSP@5")
 BY = "nDCG@10"  # the measure by which a form is chosen
 FOLDS = 3
