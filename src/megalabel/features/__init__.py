@@ -2,6 +2,7 @@
 
 from megalabel.features.bag import BagEmbedding
 from megalabel.features.concat import Concat, Each
+from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.precomputed import Precomputed
 from megalabel.features.tfidf import Tfidf
@@ -10,8 +11,10 @@ __all__ = [
     "BagEmbedding",
     "Concat",
     "Each",
+    "NameWords",
     "OnnxEmbedding",
     "OnnxTokens",
     "Precomputed",
     "Tfidf",
+    "WordRows",
 ]
