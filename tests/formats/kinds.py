@@ -24,7 +24,7 @@ from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
-from megalabel.features import BagEmbedding, Concat, Each, Precomputed, Tfidf
+from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
@@ -83,6 +83,9 @@ def answers(component: Any) -> list[np.ndarray]:
         rows = getattr(rows, "tokens", rows)
         rows = [rows.ids, rows.indptr, *words] if hasattr(rows, "ids") else rows
         rows = rows if isinstance(rows, list) else [rows]
+        if isinstance(component, NameWords):
+            found = component.transform(CORPUS[:6])
+            rows.append(component.features(found, np.tile(np.arange(5), (6, 1))))
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
     if isinstance(component, Tagger):
         ranking = component.rank(TEXTS[:6], 3)
@@ -134,6 +137,12 @@ def concat() -> Component:
 @kind
 def each() -> Component:
     return Each([Tfidf(), Precomputed()]).fit(CORPUS)
+
+
+@kind
+def name_words() -> Component:
+    names = ["red dress", "Jeans (denim) -- Dressed", "CAFÉ, Größen", "kettles", ""]
+    return NameWords().fit(Corpus(TEXTS, labels=names))
 
 
 @kind

@@ -2,7 +2,7 @@
 
 from megalabel.features.bag import BagEmbedding
 from megalabel.features.concat import Concat, Each
-from megalabel.features.match import NameWords
+from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.plain import PlainTexts
 from megalabel.features.precomputed import Precomputed
@@ -18,4 +18,5 @@ __all__ = [
     "PlainTexts",
     "Precomputed",
     "Tfidf",
+    "WordRows",
 ]

@@ -17,6 +17,7 @@ CLASSES = {
     "BagEmbedding": "megalabel.features:BagEmbedding",
     "Concat": "megalabel.features:Concat",
     "Each": "megalabel.features:Each",
+    "NameWords": "megalabel.features:NameWords",
     "OnnxEmbedding": "megalabel.features:OnnxEmbedding",
     "OnnxTokens": "megalabel.features:OnnxTokens",
     "Precomputed": "megalabel.features:Precomputed",
