@@ -1,12 +1,9 @@
 // Boosted trees, grown: binary logistic loss, leaf by leaf, by histograms of gradients.
 //
-// Gradients and curvatures are rounded to whole numbers of 30 bits, so that their sums are exact:
-// the same whichever thread adds which rows, and a histogram less that of one child is that of the
-// other.
+// Sums of gradients are exact (boosting_sums.hpp), so that trees do not depend on threads.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +16,7 @@
 
 #include "boosting.hpp"
 #include "boosting_bins.hpp"
+#include "boosting_sums.hpp"
 #include "clustering.hpp"
 #include "lanes.hpp"
 #include "memory.hpp"
@@ -85,14 +83,6 @@ struct Trained {
     std::vector<double> gains;
 };
 
-// Sums over rows: gradient, curvature, number; the fourth makes it a register.
-typedef std::int64_t Sums __attribute__((vector_size(32)));
-using Histogram = Paged<Sums>;
-
-struct Slope {
-    std::int32_t gradient, curvature;
-};
-
 struct Split {
     double gain = 0;
     std::size_t feature = 0, bin = 0;
@@ -107,7 +97,8 @@ class Training {
           options_(options),
           listed_(list(examples)),
           bins_(examples.rows, listed_.training, options.bins, options.seed),
-          scale_(scale(examples)) {}
+          scale_(scale(examples)),
+          sums_(bins_) {}
 
     Trained run() {
         start();
@@ -168,7 +159,7 @@ class Training {
         if (!(most > 0)) throw std::invalid_argument("some weight must be above 0");
         int exponent = 0;
         std::frexp(most, &exponent);
-        return std::ldexp(1.0, 30 - exponent);
+        return std::ldexp(1.0, 30 - std::max(exponent, -60));  // which is a float, too
     }
 
     // Lets Python handle signals: loops that are each short do not.
@@ -207,32 +198,15 @@ class Training {
     }
     void slopes_of(std::size_t begin, std::size_t end) {
         constexpr std::size_t lanes = newton::lanes;
-        const auto scale = static_cast<float>(scale_);
-        const std::size_t n = examples_.rows.count;
         for (std::size_t first = begin; first < end; first += lanes) {
-            alignas(64) float targets[lanes] = {}, weights[lanes] = {};
-            for (std::size_t k = 0; k < std::min(lanes, n - first); ++k) {
+            float targets[lanes] = {}, weights[lanes] = {};
+            for (std::size_t k = 0; k < std::min(lanes, examples_.rows.count - first); ++k) {
                 targets[k] = examples_.targets[first + k] != 0;
                 weights[k] = examples_.weights.empty() ? 1.f : examples_.weights[first + k];
             }
-            slopes_of_lanes(&margins_[first], targets, weights, scale, &slopes_[first]);
+            find_lanes_slopes(&margins_[first], targets, weights, static_cast<float>(scale_),
+                              &slopes_[first]);
         }
-    }
-    MEGALABEL_CLONES static void slopes_of_lanes(const float* margins, const float* targets,
-                                                 const float* weights, float scale, Slope* slopes) {
-        using newton::Integers, newton::Vector, newton::vectors;
-        const Vector margin = *vectors(margins);
-        Vector power = margin < 0.f ? margin : -margin;
-        newton::exp_negative(power);
-        const Vector weight = *vectors(weights) * scale, inverse = 1.f / (1.f + power);
-        const Vector share = (margin < 0.f ? power : Vector{} + 1.f) * inverse;
-        const Vector gradient = weight * (share - *vectors(targets));
-        const Vector curvature = weight * power * inverse * inverse;
-        // converting rounds towards zero
-        const Integers g = __builtin_convertvector(
-            gradient + (gradient < 0.f ? Vector{} - 0.5f : Vector{} + 0.5f), Integers);
-        const Integers h = __builtin_convertvector(curvature + 0.5f, Integers);
-        for (std::size_t k = 0; k < newton::lanes; ++k) slopes[k] = {g[k], h[k]};
     }
 
     // Says what the next tree sees; true if that is everything.
@@ -269,7 +243,7 @@ class Training {
         nodes_.assign(1, {});
         leaves_.clear();
         Leaf root{0, 0, rows_.size(), 0, 0, {}, {}};
-        sum_rows(root, histograms_[0]);
+        sum(root);
         const std::size_t first = features_[0];
         for (std::size_t b = 0; b <= bins_.missing(first); ++b)
             root.sums += histograms_[0][bins_.start(first) + b];
@@ -328,7 +302,7 @@ class Training {
         if (large.histogram > small.histogram) std::swap(large.histogram, small.histogram);
         Histogram &of_small = histograms_[small.histogram],
                   &of_large = histograms_[large.histogram];
-        sum_rows(small, of_small);
+        sum(small);
         std::vector<Split> of_features[2];
         for (auto& found : of_features) found.resize(features_.size());
         parallel_for(features_.size(), 8, [&](std::size_t begin, std::size_t end) {
@@ -342,6 +316,11 @@ class Training {
         });
         small.split = best_of(of_features[0]);
         large.split = best_of(of_features[1]);
+    }
+
+    void sum(const Leaf& leaf) {
+        sums_.of(std::span(std::as_const(rows_)).subspan(leaf.begin, leaf.end - leaf.begin),
+                 slopes_, features_, histograms_[leaf.histogram]);
     }
 
     static Split best_of(const std::vector<Split>& found) {
@@ -386,73 +365,6 @@ class Training {
     double gain_of(const Sums& sums) const {
         const double slope = gradient(sums);
         return slope * slope / (curvature(sums) + options_.l2);
-    }
-
-    // The histogram of a leaf's rows. Threads take rows in turn, each for a histogram of its own.
-    void sum_rows(const Leaf& leaf, Histogram& histogram) {
-        const std::size_t count = leaf.end - leaf.begin;
-        const std::size_t pieces = (count + row_piece - 1) / row_piece;
-        const auto threads = static_cast<std::size_t>(loop_threads(pieces, 1));
-        parts_.resize(std::max(parts_.size(), threads));
-        histogram.resize(bins_.total());
-        std::atomic<std::size_t> next{0};
-        parallel_for(threads, 1, [&](std::size_t thread, std::size_t) {
-            Histogram& part = thread == 0 ? histogram : parts_[thread];
-            part.assign(bins_.total(), Sums{});
-            for (std::size_t piece; (piece = next++) < pieces;) {
-                const std::size_t begin = leaf.begin + piece * row_piece;
-                const std::size_t end = std::min(leaf.end, begin + row_piece);
-                for (std::size_t row = begin; row < end; row += block)
-                    add_block(row, std::min(block, end - row), part.data());
-                end_if_cancelled();
-            }
-        });
-        for (std::size_t t = 1; t < threads; ++t)
-            for (std::size_t b = 0; b < histogram.size(); ++b) histogram[b] += parts_[t][b];
-    }
-
-    static constexpr std::size_t block = 256;  // rows whose bins and slopes stay in the first cache
-    void add_block(std::size_t begin, std::size_t count, Sums* histogram) const {
-        const std::uint8_t* codes[block];
-        Sums slopes[block];
-        for (std::size_t i = 0; i < count; ++i) {
-            const std::int32_t row = rows_[begin + i];
-            const Slope& slope = slopes_[static_cast<std::size_t>(row)];
-            codes[i] = bins_.row(row);
-            slopes[i] = Sums{slope.gradient, slope.curvature, 1, 0};
-        }
-        for (std::size_t j = 0; j < features_.size(); j += 4)
-            add_features(codes, slopes, count, j, std::min<std::size_t>(4, features_.size() - j),
-                         histogram);
-    }
-    // Several features together, so that rows of one bin in a row need not wait for each other.
-    void add_features(const std::uint8_t* const* codes, const Sums* slopes, std::size_t count,
-                      std::size_t first, std::size_t features, Sums* histogram) const {
-        std::size_t at[4];
-        Sums* bins[4];
-        for (std::size_t j = 0; j < features; ++j) {
-            at[j] = features_[first + j];
-            bins[j] = histogram + bins_.start(at[j]);
-        }
-        if (features == 4)
-            add_four(codes, slopes, count, at, bins);
-        else
-            for (std::size_t j = 0; j < features; ++j)
-                for (std::size_t i = 0; i < count; ++i) bins[j][codes[i][at[j]]] += slopes[i];
-    }
-    MEGALABEL_CLONES static void add_four(const std::uint8_t* const* codes, const Sums* slopes,
-                                          std::size_t count, const std::size_t* at,
-                                          Sums* const* bins) {
-        Sums *a = bins[0], *b = bins[1], *c = bins[2], *d = bins[3];
-        const std::size_t of_a = at[0], of_b = at[1], of_c = at[2], of_d = at[3];
-        for (std::size_t i = 0; i < count; ++i) {
-            const std::uint8_t* code = codes[i];
-            const Sums slope = slopes[i];
-            a[code[of_a]] += slope;
-            b[code[of_b]] += slope;
-            c[code[of_c]] += slope;
-            d[code[of_d]] += slope;
-        }
     }
 
     bool goes_left(const std::uint8_t* codes, std::size_t feature, std::size_t bin,
@@ -579,7 +491,8 @@ class Training {
     std::vector<std::int32_t> moved_;
     std::vector<Node> nodes_;
     std::vector<Leaf> leaves_;
-    std::vector<Histogram> histograms_, parts_;
+    std::vector<Histogram> histograms_;
+    RowSums sums_;
 };
 
 inline Trained train(const Examples& examples, const Options& options) {

@@ -28,7 +28,7 @@ from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precompute
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.rankers import DenseTree, Ensemble, NearestLabels
+from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, NearestLabels
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
@@ -62,6 +62,7 @@ RANKING = Ranking(
 TRUTH = csr_matrix(
     (np.random.default_rng(4).random((1200, 8)) < 0.4).astype(np.float32), dtype=np.float32
 )
+BOOSTED = np.where(X.toarray() > 0, X.toarray(), np.nan)[:, :4]
 COUNTS = np.array([900, 500, 300, 100, 60, 20, 5, 1])
 
 KINDS: dict[str, Callable[[], Component]] = {}
@@ -87,6 +88,8 @@ def answers(component: Any) -> list[np.ndarray]:
             found = component.transform(CORPUS[:6])
             rows.append(component.features(found, np.tile(np.arange(5), (6, 1))))
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
+    if isinstance(component, BoostedTrees):
+        return [component.margins(BOOSTED[:20])]
     if isinstance(component, Tagger):
         ranking = component.rank(TEXTS[:6], 3)
     elif isinstance(component, Classifier):
@@ -253,6 +256,11 @@ def nearest_labels() -> Component:
 def ensemble() -> Component:
     model = TreeClassifier(arity=2, max_leaf=2)
     return Ensemble(model, models=2, combine="rank").fit(X, Y, LABELS)
+
+
+@kind
+def boosted_trees() -> Component:
+    return BoostedTrees(trees=6, max_leaves=4, min_rows=4).fit(BOOSTED, Y[:, 0].toarray().ravel())
 
 
 # --- calibrators

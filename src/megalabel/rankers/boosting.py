@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from megalabel import _native
-from megalabel.base import Check, Component, Learned, array, integer, made_once, number, one_of, value
+from megalabel.base import (
+    Check,
+    Component,
+    Learned,
+    array,
+    integer,
+    made_once,
+    number,
+    one_of,
+    value,
+)
 from megalabel.data.matrix import NO_WEIGHTS, check_width
 from megalabel.errors import DataError, ShapeError
 from megalabel.progress import progress
