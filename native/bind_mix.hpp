@@ -27,8 +27,8 @@ inline void bind_mix(nb::module_& m) {
                               to_numpy(std::move(found.others), rows, found.rest));
         },
         nb::kw_only(), "ids"_a, "probabilities"_a, "counts"_a, "shortlist"_a,
-        "The labels that members list for each row, what is said of each, and the labels that they "
-        "rank further down.");
+        "The labels that members list for each row, what is said of each, and labels further "
+        "down.");
     m.def(
         "mix_ordered",
         [](In2<std::int32_t> ids, In2<float> scores, In2<std::int32_t> others, std::size_t labels,

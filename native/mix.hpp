@@ -75,6 +75,7 @@ struct Listed {
 struct Other {
     std::int32_t id;
     std::uint32_t rank, member;
+    bool seen;
 };
 struct Row {
     std::vector<Listed> listed;
@@ -104,8 +105,9 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
         const auto first = std::min_element(own.begin(), own.end(), [](auto& a, auto& b) {
             return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
         });
-        if (first->rank >= shortlist) {
-            found.others.push_back({first->id, first->rank, first->member});
+        const bool seen = counts[first->id] > 0;
+        if (first->rank >= shortlist || !seen) {
+            found.others.push_back({first->id, first->rank, first->member, seen});
             continue;
         }
         const std::size_t at = found.said.size();
@@ -134,6 +136,7 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
         return a.fused != b.fused ? a.fused > b.fused : a.id < b.id;
     });
     std::sort(found.others.begin(), found.others.end(), [](auto& a, auto& b) {
+        if (a.seen != b.seen) return a.seen;
         return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
     });
     return found;

@@ -1468,7 +1468,7 @@ def mix_candidates(
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
 ]:
     """
-    The labels that members list for each row, what is said of each, and the labels that they rank further down.
+    The labels that members list for each row, what is said of each, and labels further down.
     """
 
 def mix_ordered(

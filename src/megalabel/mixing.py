@@ -1,4 +1,4 @@
-"""mix: one tagger of several unlike ones, trained here or loaded from folders."""
+"""mix: one tagger of several unlike ones, which may come from anywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import check_argument, integer, one_of, unfitted
+from megalabel.base import check_argument, clone, integer, one_of, unfitted, with_learned
 from megalabel.calibrating import calibrated
 from megalabel.calibration import Joint
 from megalabel.data import Corpus, LabelSet, Ranking
@@ -18,11 +18,11 @@ from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Each, NameWords, PlainTexts
 from megalabel.metrics import evaluate
-from megalabel.parts import Calibrator, Featurizer
+from megalabel.parts import Calibrator, Decision, Featurizer
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.mix import Candidates, Mix, renumbered
 from megalabel.store import fingerprint
-from megalabel.tagger import Tagger
+from megalabel.tagger import Tagger, calibrator_for
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ def mix(
     form: str = "auto",
     names: bool = True,
     shortlist: int = 40,
+    calibration: Calibrator | str | None = "joint",
+    decision: Decision | None = None,
 ) -> Tagger:
     """One tagger that answers with what several say.
 
@@ -59,6 +61,8 @@ def mix(
         Whether a stack or boosted trees also look for the labels' names in the text.
     shortlist : int
         How many labels of each tagger are judged.
+    calibration, decision
+        As for `Tagger`. Both learn from rankings of texts that the form has not learned from.
 
     Returns
     -------
@@ -103,10 +107,7 @@ def mix(
         measured[name] = trial.measured(by_form[name])
         log.info("%s: %s %.2f%%", name, BY, 100 * measured[name][BY])
     chosen = max(by_form, key=lambda name: measured[name][BY])
-    calibration, metrics, reliability = calibrated(
-        Joint(), by_form[chosen], targets, members.label_counts, False, members.train_labels
-    )
-    combiner = trial.fitted(chosen)
+    ranking, combiner = by_form[chosen], trial.fitted(chosen)
     classifier = Mix(
         [unfitted(tagger.classifier_) for tagger in taggers],
         unfitted(combiner),
@@ -124,13 +125,25 @@ def mix(
             "names_": words,
         }
     )
+    made = Tagger(unfitted(classifier), None, calibration, decision, system="mix")
+    rule = TopK() if decision is None else clone(decision)
+    learned: dict[str, Any] = {"calibration_": None, "metrics_": {}, "reliability_": {}}
+    if calibration is not None:
+        calibrator = calibrator_for(calibration, rule)
+        counts = (members.label_counts, False, members.train_labels)
+        settled = calibrated(calibrator, ranking, targets, *counts)
+        learned = dict(zip(learned, settled, strict=True))
+        ranking = settled.calibrator.apply(ranking)
+    if rule.learns:
+        rule.fit(ranking, targets, members.train_labels)
     described = {
         "form": chosen,
         "texts": len(corpus),
         "members": [tagger.system or type(tagger.classifier_).__name__ for tagger in taggers],
         "held_out": measured,
     }
-    return _tagger(classifier, members, calibration, metrics, reliability, {"mix": described})
+    learned |= {"decision_": rule, "provenance_": {"mix": described}}
+    return _with_parts(made, classifier, members, learned)
 
 
 def with_members(mixed: Tagger, taggers: Sequence[Tagger], texts: Corpus | None = None) -> Tagger:
@@ -164,12 +177,10 @@ def with_members(mixed: Tagger, taggers: Sequence[Tagger], texts: Corpus | None 
         label_counts_=members.label_counts,
         names_=words,
     )
-    calibration = mixed.calibration_
-    if calibration is not None:
-        calibration = calibration.for_counts(members.label_counts)
-    return _tagger(
-        classifier, members, calibration, mixed.metrics_, mixed.reliability_, mixed.provenance_
-    )
+    learned = mixed.learned()
+    if mixed.calibration_ is not None:
+        learned["calibration_"] = mixed.calibration_.for_counts(members.label_counts)
+    return _with_parts(unfitted(mixed), classifier, members, learned)
 
 
 @dataclass(frozen=True)
@@ -275,29 +286,16 @@ def _probabilities(tagger: Tagger, corpus: Corpus) -> tuple[Calibrator, Ranking]
     return calibrator, tagger.rank(corpus, DEPTH)
 
 
-def _tagger(
-    classifier: Mix,
-    members: _Members,
-    calibration: Calibrator | None,
-    metrics: dict[str, Any],
-    reliability: dict[str, Any],
-    provenance: dict[str, Any],
+def _with_parts(
+    tagger: Tagger, classifier: Mix, members: _Members, learned: dict[str, Any]
 ) -> Tagger:
-    """A fitted tagger of its parts."""
-    features = [*members.features, *([] if classifier.names_ is None else [PlainTexts()])]
-    each = Each.of(features)
-    made = Tagger(unfitted(classifier), unfitted(each), Joint(), system="mix")
-    made.restore(
-        {
-            "features_": each,
-            "classifier_": classifier,
-            "calibration_": calibration,
-            "decision_": TopK(),
-            "provenance_": provenance,
-            "metrics_": metrics,
-            "reliability_": reliability,
-            "label_counts_": members.label_counts,
-            "n_texts_": members.n_texts,
-        }
-    )
-    return made
+    """A tagger that is not fitted, with a mix of members and what else it has learned."""
+    features = Each.of([*members.features, *([] if classifier.names_ is None else [PlainTexts()])])
+    tagger.set_params(classifier=unfitted(classifier), features=unfitted(features))
+    parts = {
+        "features_": features,
+        "classifier_": classifier,
+        "label_counts_": members.label_counts,
+        "n_texts_": members.n_texts,
+    }
+    return with_learned(tagger, **(learned | parts))

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from megalabel.base import Check, Learned
 from megalabel.data.strings import from_arrays
-from megalabel.features.inputs import texts_in_memory
 from megalabel.errors import DataError
+from megalabel.features.inputs import texts_in_memory
 from megalabel.parts import Featurizer
 
 

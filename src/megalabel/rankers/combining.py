@@ -32,7 +32,7 @@ from megalabel.rankers.boosting import BoostedTrees
 OF_MEMBER, SHARED = _native.MIX_OF_MEMBER, _native.MIX_SHARED
 FREQUENCY = 0  # the first of the columns of all members together: log(1 + texts of the label)
 EDGES = np.log1p(np.array([1, 6, 20, 100])).astype(np.float32)  # of the bins of frequency
-ROUNDS, FIRM = 30, 20.0  # of means: how often weights are improved, and how firmly bins hang together
+ROUNDS, FIRM = 30, 20.0  # of means: of improving weights; how firmly bins hang together
 STEPS, HALVINGS, ENOUGH = 15, 10, 1e-6  # of Newton's method
 
 

@@ -75,17 +75,21 @@ class Candidates(NamedTuple):
 
         Where margins are equal, the members' places decide.
         """
-        scores = (margins + TIE * self.fused).reshape(self.ids.shape)
+        untied = np.asarray(margins + np.float32(TIE) * self.fused, dtype=np.float32)
         ids, scores = _native.mix_ordered(
-            ids=self.ids, scores=scores, others=self.others, labels=len(labels), k=k
+            ids=self.ids,
+            scores=untied.reshape(self.ids.shape),
+            others=self.others,
+            labels=len(labels),
+            k=k,
         )
         return Ranking(ids, scores, labels)
 
 
 class Mix(Classifier):
-    """Several classifiers, what each says of the labels that any of them lists, and one score of it.
+    """Several classifiers, and one score of what each says of the labels that any of them lists.
 
-    It is made by `systems.mix.mix` of fitted taggers.
+    It is made by `megalabel.mix` of fitted taggers.
 
     Parameters
     ----------
@@ -146,7 +150,7 @@ class Mix(Classifier):
         """Not possible: what it knows comes from trained taggers."""
         raise ParameterError("Mix is a part of a trained tagger: fit the system that made it")
 
-    def rank(self, X: list[Any], k: int) -> Ranking:
+    def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of all members together; X has the rows that each of them sees."""
         self.check_fitted()
         k = clamped(k, max(1, len(self.labels_)))

@@ -20,6 +20,7 @@ CLASSES = {
     "NameWords": "megalabel.features:NameWords",
     "OnnxEmbedding": "megalabel.features:OnnxEmbedding",
     "OnnxTokens": "megalabel.features:OnnxTokens",
+    "PlainTexts": "megalabel.features:PlainTexts",
     "Precomputed": "megalabel.features:Precomputed",
     "Tfidf": "megalabel.features:Tfidf",
     # what is known of labels
@@ -30,16 +31,20 @@ CLASSES = {
     # classifiers, and what they are made of
     "AttentionTree": "megalabel.rankers:AttentionTree",
     "BoostedTrees": "megalabel.rankers:BoostedTrees",
+    "Boosted": "megalabel.rankers:Boosted",
     "ChunkedWeights": "megalabel.linear:ChunkedWeights",
     "DenseTree": "megalabel.rankers:DenseTree",
     "Ensemble": "megalabel.rankers:Ensemble",
     "InvertedIndex": "megalabel.retrieval:InvertedIndex",
+    "Means": "megalabel.rankers:Means",
+    "Mix": "megalabel.rankers:Mix",
     "NearestLabels": "megalabel.rankers:NearestLabels",
     "NearestNeighbours": "megalabel.retrieval:NearestNeighbours",
     "OneVsAll": "megalabel.linear:OneVsAll",
     "OnnxStates": "megalabel.rankers.attention:OnnxStates",
     "OnlineTree": "megalabel.linear:OnlineTree",
     "Prior": "megalabel.linear:Prior",
+    "Stack": "megalabel.rankers:Stack",
     "TreeClassifier": "megalabel.linear:TreeClassifier",
     # calibrators and decisions
     "Beta": "megalabel.calibration:Beta",
