@@ -46,7 +46,7 @@ class Auto(Composed):
     Examples
     --------
     >>> from megalabel.data.synthetic import generate
-    >>> shop = generate(texts=1_000, labels=100).corpus
+    >>> shop = generate(texts=1_000, labels=200).corpus
     >>> tagger = Auto(budget="20s").fit(shop)
     >>> tagger.provenance_["race"]["texts"]
     1000
