@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from megalabel.base import Check, number, one_of
 from megalabel.data import Corpus
-from megalabel.machine import memory_available
 from megalabel.parts import Calibrator, Decision
 from megalabel.systems import System
 from megalabel.systems.composed import Composed
@@ -47,7 +46,7 @@ class Auto(Composed):
     Examples
     --------
     >>> from megalabel.data.synthetic import generate
-    >>> shop = generate(texts=1_000, labels=100).corpus
+    >>> shop = generate(texts=1_000, labels=200).corpus
     >>> tagger = Auto(budget="20s").fit(shop)
     >>> tagger.provenance_["race"]["texts"]
     1000
@@ -108,12 +107,12 @@ def auto(
 
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
-    """The budget and the bound on memory, which the race stays within; the model is taken to be as
-    large as that of nearest neighbours."""
+    """The budget, and memory within its bound; the model is taken to be as large as that of nearest
+    neighbours, which holds all texts."""
     assert isinstance(tagger, Auto)
-    race = tagger.race(corpus)
-    disk = plan_knn(knn(seed=tagger.seed), corpus).disk
-    return Plan(race.memory, disk, race.budget(), memory_available())
+    seconds, memory = tagger.race(corpus).foreseen()
+    foreseen = plan_knn(knn(seed=tagger.seed), corpus)
+    return Plan(memory, foreseen.disk, seconds, foreseen.available)
 
 
 SYSTEM = System(

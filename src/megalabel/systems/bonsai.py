@@ -59,6 +59,6 @@ SYSTEM = System(
     plan=plan_tree,
     prepares=True,
     cost_class="linear",
-    race=(*FEATURES_RACE, {"beam": 30}, {"prune": 0.03}, {"cost": 0.5}, {"trees": 5}),
+    race=({"cost": 2.0}, {"cost": 0.5}, *FEATURES_RACE, {"beam": 30}, {"prune": 0.03}),
     suits=many_labels,
 )

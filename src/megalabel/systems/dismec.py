@@ -50,6 +50,6 @@ SYSTEM = System(
     plan=plan_one_vs_all,
     prepares=True,
     cost_class="dear",
-    race=(*FEATURES_RACE, {"cost": 0.4}, {"cost": 1.2}, {"prune": 0.02}),
+    race=({"cost": 1.4}, {"cost": 0.4}, *FEATURES_RACE, {"prune": 0.02}),
     suits=few_labels,
 )

@@ -50,10 +50,13 @@ _CLUSTERING, _FASTER, _SLOWER = 0.85, -0.1, 0.4
 # By so much the power by which a model grows with the rows falls with every doubling of them.
 _FALLING = 0.02
 
-# Features besides words, for the race of `auto`: pairs of words, and runs of letters beside them.
-_PAIRS = Tfidf(ngram_range=(1, 2), min_df=2)
-_LETTERS = Tfidf(analyzer="char_wb", ngram_range=(3, 5), min_df=2)
-FEATURES_RACE = ({"features": _PAIRS}, {"features": Concat([_PAIRS, _LETTERS])})
+# Features besides words, for the race of `auto`: runs of letters, and pairs of words besides.
+_LETTERS = Tfidf(analyzer="char_wb", ngram_range=(4, 4), min_df=2)
+_PAIRS = Tfidf(ngram_range=(2, 2), min_df=2)
+FEATURES_RACE = (
+    {"features": Concat([Tfidf(), _LETTERS], weights=[1, 0.5])},
+    {"features": Concat([Tfidf(), _LETTERS, _PAIRS], weights=[1, 0.5, 0.5])},
+)
 
 
 def few_labels(corpus: Corpus) -> bool:

@@ -49,6 +49,6 @@ SYSTEM = System(
     plan=plan_one_vs_all,
     prepares=True,
     cost_class="dear",
-    race=(*FEATURES_RACE, {"cost": 5.0}, {"cost": 20.0}, {"prune": 0.02}),
+    race=({"cost": 20.0}, {"cost": 5.0}, *FEATURES_RACE, {"prune": 0.02}),
     suits=few_labels,
 )

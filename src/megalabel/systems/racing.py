@@ -12,11 +12,12 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import le
 from typing import Any
 
 from megalabel import systems
 from megalabel.data import Corpus
-from megalabel.machine import has_gpu_device, memory_available
+from megalabel.machine import has_gpu_device, memory_available, memory_in_use
 from megalabel.systems import COST_CLASSES
 from megalabel.systems.foresight import Foresight
 from megalabel.systems.trials import CUTOFF, Candidate, Trial, Trials, complementary
@@ -115,25 +116,40 @@ class Race:
 
     def _tuned(self, trials: list[Trial]) -> list[Trial]:
         """What was tried of the candidates left, on as many texts as there is time for: with their
-        defaults, and with other settings where these are better."""
-        trials = sorted(trials, key=lambda trial: -trial.score)
+        defaults, and with other settings."""
+        trials = self._affordable(trials)
         if len(self._trials.held_out) < _TUNED:
             return trials
-        count, first = self._trials.whole, trials[0]
-        ends = sum(self._end(trial.candidate, trial.texts) for trial in trials)
+        first, count = trials[0], self._trials.whole
+        ends = sum(self._end(trial.candidate, count) for trial in trials)
         while count > first.texts and (
             _TRIALS * self._foresight.seconds(first.candidate, count) > self._left - ends
         ):
             count = max(first.texts, count // 2)
         if count > first.texts:
-            candidates = [trial.candidate for trial in trials]
-            trials = sorted(self._round(candidates, count), key=lambda trial: -trial.score)
+            trials = self._affordable(self._round([trial.candidate for trial in trials], count))
         every = list(trials)
-        for place, trial in enumerate(trials):
-            others = trials[:place] + trials[place + 1 :]
-            ends = sum(self._end(other.candidate, other.texts) for other in others)
-            every += self._settings(trial, ends)
+        for trial in trials:
+            others = [other for other in trials if other is not trial]
+            every += self._settings(trial, sum(self._ends(others)))
         return every
+
+    def _affordable(self, trials: list[Trial]) -> list[Trial]:
+        """The best trial, and those that there is time for besides, when it comes to train them on
+        all texts. Where time is short, the cheapest of those that are as good comes first."""
+        ordered = sorted(trials, key=lambda trial: -trial.score)
+        if sum(self._ends(ordered[:1])) > self._left / 2:
+            alike = [one for one in ordered if le(*ordered[0].above(one))]
+            cheapest = min(alike, key=lambda one: self._end(one.candidate, one.texts))
+            ordered = [cheapest, *(one for one in ordered if one is not cheapest)]
+        chosen = ordered[:1]
+        for trial in ordered[1:]:
+            if sum(self._ends([*chosen, trial])) <= self._left:
+                chosen.append(trial)
+        return chosen
+
+    def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
+        return (self._end(trial.candidate, trial.texts) for trial in trials)
 
     def _settings(self, best: Trial, ends: float) -> Iterator[Trial]:
         """Trials of a system's settings, one after another, each beside those that were better."""
@@ -246,14 +262,19 @@ class Race:
 
     def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that could end within the budget."""
-        return [one for one in candidates if self._end(one) < self._budget]
+        return [one for one in candidates if self._end(one) <= self._budget] or [*candidates[:1]]
 
     # ------------------------------------------------------------------ time and memory
-    def budget(self) -> float:
-        """Seconds that the race may take, which are foreseen where none are asked for."""
-        if self._asked is None and not self._told:
-            self._first_share(list(self._candidates()))
-        return self._budget
+    def foreseen(self) -> tuple[float, int]:
+        """Seconds that the race may take, and bytes that the process is going to have: as the
+        candidate does that takes the most, twice, as members of a mix are held beside each other.
+        """
+        candidates = list(self._candidates())
+        self._first_share(candidates)
+        texts = len(self._corpus)
+        held = memory_in_use()
+        most = max(self._foresight.memory(one, texts) for one in self._possible(candidates))
+        return self._budget, min(self.memory, 2 * most - held)
 
     @property
     def _left(self) -> float:

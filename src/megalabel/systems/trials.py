@@ -105,7 +105,7 @@ class Trial:
         told: dict[str, Any] = {"system": self.candidate.system.name, "settings": settings}
         told["texts"] = self.texts
         if not self.done:
-            return told | {"problem": self.problem}
+            return told | {"problem": self.problem, "refused": self.error is None}
         return told | {
             f"nDCG@{CUTOFF}": self.score,
             "P@1": self.precision,
