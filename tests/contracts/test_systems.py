@@ -143,7 +143,8 @@ def test_the_first_k_do_not_depend_on_k(name, fitted):
 
 def test_one_label(name, create):
     fitted = create(name).fit(["a cat", "a dog", "a bird"], [["pet"], ["pet"], []])
-    assert [[t.label for t in tags] for tags in fitted.tag(["a cat", ""])] == [["pet"], ["pet"]]
+    assert [[t.label for t in tags] for tags in fitted.tag(["a cat", ""])] == [["pet"], []]
+    assert fitted.rank([""], 5).ids.tolist() == [[0]]
 
 
 def test_one_text(name, create):
@@ -162,7 +163,31 @@ def test_texts_of_no_known_word_only(name, create):
         fitted = create(name).fit(["!!!", "?", ""], [["a"], ["b"], ["a"]])
     except DataError:
         return
-    assert fitted.tag("!!!", k=1)[0].label == "a"
+    assert fitted.rank(["!!!"], 1).ids.tolist() == [[fitted.labels.index("a")]]
+
+
+def test_a_text_of_which_nothing_is_known_is_not_answered(name, fitted):
+    tagger, texts = fitted(name), ["red evening gown", "", " \n\t", "zzyzx qwrtp"]
+    known = tagger.known(texts)
+    assert known[:3].tolist() == [True, False, False]
+    if name not in (*NEURAL, "prior", "online-plt"):  # which know pieces of words, or hash any
+        assert not known[3]
+    assert [bool(tags) for tags in tagger.tag(texts)] == known.tolist()
+    assert [bool(labels) for labels in tagger.predict(texts).getnnz(1)] == known.tolist()
+    assert tagger.rank(texts, 5).present.all()
+    assert not tagger.rank(texts, 5, unknown=False).present[~known].any()
+
+
+def test_labels_below_a_threshold_are_left_out(name, fitted):
+    tagger = fitted(name)
+    scores = tagger.rank(QUERIES[:1], 5).scores[0]
+    threshold = float(scores[2])
+    kept = [tag.probability for tag in tagger.tag(QUERIES[0], threshold=threshold)]
+    assert len(kept) == (scores >= threshold).sum()
+    assert all(kept)
+    assert tagger.tag(QUERIES[0], threshold=1.0) == []
+    with pytest.raises(ParameterError, match="threshold"):
+        tagger.tag(QUERIES[0], threshold=1.5)
 
 
 def test_label_never_seen_comes_last(name, fitted):
