@@ -176,8 +176,8 @@ def test_words_beside_other_features_are_named(corpus):
     features = Concat([Tfidf(), Tfidf(analyzer="char", ngram_range=(2, 2))])
     made = Tagger(OneVsAll(), features, None).fit(corpus)
     text, label = corpus.texts[0].as_py(), corpus.labels.ids[0].as_py()
-    [reason] = made.explain(text, label, words=100)
-    said = {word for word, _ in reason.words}
+    [reason] = made.explain(text, label, words=100).reasons
+    said = {word.text for word in reason.evidence}
     assert {word for word in said if len(word) > 2} <= set(text.lower().split())
     assert any(len(word) == 2 for word in said)
     assert not any(word.isdecimal() for word in said)

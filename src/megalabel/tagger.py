@@ -42,13 +42,13 @@ from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped, filled_rows
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.explaining import Reason, explained
+from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed, Tfidf
 from megalabel.labels import read_propensities
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.preparing import Prepared, examples_of, in_random_order
+from megalabel.preparing import Prepared, examples_of, in_random_order, titles_of
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -388,8 +388,9 @@ class Tagger(Component):
                 bare,
                 len(corpus),
             )
+        more = {"titles": titles_of(corpus)} if hasattr(self.classifier_, "keep_titles") else {}
         with store.blaming(self):
-            self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
+            self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels, **more)
         counts = corpus.label_counts
         counts[: len(self.label_counts_)] += self.label_counts_
         self.label_counts_ = counts
@@ -743,24 +744,51 @@ class Tagger(Component):
             )
         return corpus
 
-    def explain(self, text: str, label: str, words: int = 10) -> list[Reason]:
-        """Why a label was given, or was not: the words that spoke for and against it.
+    def explain(self, text: str, label: str | None = None, words: int = 10) -> Explanation:
+        """Why a label was given, or was not.
 
-        One reason for each classifier on the way: one for one-versus-all, several down a tree.
+        Parameters
+        ----------
+        text : str
+        label : str, optional
+            By its id or name; without one, the best label of the text.
+        words : int
+            At most so many words, or neighbours, are named in each reason.
+
+        Returns
+        -------
+        Explanation
+            Its reasons are the words that spoke for the label and against it, of each classifier on
+            the way; of nearest neighbours, the training texts that voted for it; of all others,
+            what happens when words are left out.
 
         Examples
         --------
         >>> from megalabel import systems
         >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
         >>> tagger = systems.create("dismec").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
-        >>> [reason] = tagger.explain("a blue dress", "dress")
-        >>> sorted((word, share > 0) for word, share in reason.words)
+        >>> [reason] = tagger.explain("a blue dress", "dress").reasons
+        >>> sorted((word.text, word.share > 0) for word in reason.evidence)
         [('blue', False), ('dress', True)]
         """
         self.check_fitted()
-        number = self.labels.index(label)
+        check_argument("words", words, integer(1))
+        if isinstance(self.features_, Precomputed):
+            raise ParameterError(
+                "this model was trained on vectors made elsewhere and reads no texts: there are no "
+                "words to explain by"
+            )
+        number = None if label is None else self.labels.index(label)
+        found = self.rank([text], 1 if number is None else LOOKED_AT, unknown=number is not None)
+        if number is None:
+            if not found.present[0, 0]:
+                raise DataError("nothing in the text is known: say which label to explain")
+            number = int(found.ids[0, 0])
+        at = np.flatnonzero(found.ids[0] == number)
+        probability = float(str(found.scores[0, at[0]])) if len(at) else None
         with store.blaming(self):
-            return explained(self.classifier_, self.features_, text, number, words)
+            reasons = reasons_for(self.classifier_, Asked(self.features_, text, number, words))
+        return Explanation(self.labels.name(number), probability, reasons)
 
     # ------------------------------------------------------------------ keeping
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -188,6 +189,39 @@ def test_labels_below_a_threshold_are_left_out(name, fitted):
     assert tagger.tag(QUERIES[0], threshold=1.0) == []
     with pytest.raises(ParameterError, match="threshold"):
         tagger.tag(QUERIES[0], threshold=1.5)
+
+
+def test_the_best_label_is_explained_in_one_form(name, fitted, corpus):
+    tagger, text = fitted(name), "red evening gown for everyone"
+    tagger.explain(text)  # the first call opens encoders
+    started = time.process_time()  # whatever else the machine does
+    explanation = tagger.explain(text, words=4)
+    assert time.process_time() - started < 1
+    [best] = tagger.tag(text, k=1)
+    assert (explanation.label, explanation.probability) == best
+    assert explanation.reasons
+    texts = corpus.texts.to_pylist()
+    for reason in explanation.reasons:
+        assert reason.kind in ("words", "neighbours", "left out")
+        assert np.isfinite(reason.share + reason.bias)
+        assert 1 <= len([item for item in reason.evidence if item.text != "(vector)"]) <= 4
+        for item in reason.evidence:
+            assert np.isfinite(item.share)
+            if reason.kind == "neighbours":
+                assert item.text == texts[item.row]
+                assert corpus.targets[item.row, corpus.labels.index(best.label)]
+            else:
+                assert item.text in (*text.split(), "(vector)")
+        assert reason.title in str(explanation)
+    told = json.loads(json.dumps(explanation.to_dict()))
+    assert told.keys() == {"label", "probability", "reasons"}
+    for reason in told["reasons"]:
+        assert reason.keys() == {"kind", "title", "share", "evidence", "bias"}
+        assert all({"text", "share"} <= item.keys() for item in reason["evidence"])
+    unlikely = tagger.explain(text, "never seen")
+    assert unlikely.label == "never seen"
+    with pytest.raises(DataError, match="nothing in the text is known"):
+        tagger.explain("")
 
 
 def test_label_never_seen_comes_last(name, fitted):
