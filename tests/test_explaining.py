@@ -110,7 +110,7 @@ def test_neighbours_are_named_by_how_they_begin():
     assert reason.kind == "neighbours"
     assert {item.text for item in reason.evidence} == {
         "red dress",
-        "red evening dress with a hem and much more of the same and much more of the sam…",
+        "red evening dress with a hem and much more of the same and much more of the s…",
     }
     assert {item.row for item in reason.evidence} == {0, 1}
     assert all(0 < item.similarity <= 1 for item in reason.evidence)

@@ -230,13 +230,12 @@ class NearestNeighbours(Classifier):
         self.title_bytes_ = np.concatenate([data, more[bounds[0] : bounds[-1]]])
 
     def title(self, row: int) -> str:
-        """How a training text begins; "" where that is not known."""
+        """How a training text begins, on one line; "" where that is not known."""
         if self.title_starts_ is None or self.title_bytes_ is None:
             return ""
         first, last = self.title_starts_[row : row + 2].tolist()
-        return bytes(self.title_bytes_[first : min(last, first + _LONGEST)]).decode(
-            "utf-8", "replace"
-        )
+        title = bytes(self.title_bytes_[first : min(last, first + _LONGEST)])
+        return " ".join(title.decode("utf-8", "replace").split())
 
     def votes(self, X: Matrix, label: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The neighbours of a single row that vote for a label: their numbers, their similarities,
