@@ -580,15 +580,15 @@ class Tagger(Component):
             Of these labels, those with a lower probability are left out.
         """
         self.check_fitted()
-        cut = TopK(threshold=threshold)
-        cut.check_parameters()
         rule = self.decision_ if decision is None else decision
         ranking = self.candidates(X, rule, k, unknown=False)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
         with store.blaming(self) if decision is None else nullcontext():
             decided = rule.apply(ranking, k, overwrite=True)
-        return decided if threshold is None else cut.apply(decided, max(1, decided.k))
+        if threshold is None:
+            return decided
+        return TopK(threshold=threshold).apply(decided, max(1, decided.k))
 
     def candidates(self, X: Any, decision: Decision, k: int, *, unknown: bool = True) -> Ranking:
         """The labels of each text that a decision of k of them looks at, with probabilities;
