@@ -12,6 +12,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.explaining import Evidence, Reason, reasons_for
 from megalabel.features import Tfidf
 from megalabel.linear import OneVsAll, Prior
+from megalabel.mixing import mix
 from megalabel.parts import Classifier, Featurizer
 from megalabel.rankers import Ensemble
 
@@ -124,6 +125,31 @@ def test_neighbours_are_named_by_how_they_begin():
     assert (none.evidence, none.share) == ([], 0)
 
 
+@pytest.mark.parametrize("form", ["means", "stack", "boosted"])
+def test_a_mix_says_what_each_member_is_worth(corpus, form):
+    train, others = corpus[:150], corpus[150:]
+    members = [systems.create(name).fit(train) for name in ("knn", "dismec")]
+    tagger = mix(members, others, form=form, shortlist=3, calibration=None)
+    explanation = tagger.explain("red evening gown", "dress")
+    worth, *others = explanation.reasons
+    assert worth.kind == "members"
+    assert {item.text for item in worth.evidence} == {
+        "NearestNeighbours",
+        "OneVsAll",
+        "(match of the label's name)",
+    }
+    assert worth.share == pytest.approx(explanation.probability, abs=0.01)  # but for ties
+    assert sum(item.share for item in worth.evidence) > 0
+    assert [reason.kind for reason in others] == ["neighbours", "words"]
+    for member, reason in zip(members, others, strict=True):
+        [own] = member.explain("red evening gown", "dress").reasons
+        assert reason.evidence == own.evidence
+        assert reason.title.lower().endswith(own.title.lower())
+    unlisted = tagger.explain("red evening gown", "never seen").reasons[0]
+    assert unlisted.evidence == []
+    assert "best 3 labels of any member" in unlisted.title
+
+
 def test_titles_are_kept_saved_and_joined_by_those_of_new_texts(tmp_path):
     tagger = systems.create("knn").fit(TEXTS, LABELS)
     tagger.partial_fit(["green hat, red dress"], [["hat"]])
@@ -174,9 +200,7 @@ def test_classifiers_of_another_kind_bring_their_own_reasons():
     @reasons_for.register(Two)
     def _(classifier, asked):
         parts = [Evidence("knn", 0.5), Evidence("match", -0.25)]
-        of_member = reasons_for(
-            OneVsAll().fit(asked.row(), csr_matrix([[1.0]])), asked.by(asked.features)
-        )
+        of_member = reasons_for(OneVsAll().fit(asked.row(), csr_matrix([[1.0]])), asked)
         return [Reason("members", "By members", 0.25, parts), *of_member]
 
     tagger = Tagger(Two(), Tfidf(), None).fit(["alpha beta"], [["first"]])

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from megalabel.data.matrix import canonical
-from megalabel.features import Concat, Tfidf
+from megalabel.features import Concat, Each, Tfidf
 from megalabel.linear import OneVsAll, OnlineTree, TreeClassifier
 from megalabel.parts import Classifier, Featurizer
+from megalabel.rankers import Mix
 from megalabel.retrieval import NearestNeighbours
 
 LOOKED_AT = 1000  # labels of a text among which the one asked for is looked up
@@ -40,7 +41,8 @@ class Reason:
     """What one part of a model made of a text."""
 
     kind: str
-    """What it goes by: "words" of a linear classifier, "neighbours", words "left out"."""
+    """What it goes by: "words" of a linear classifier, "neighbours", words "left out",
+    "members" of a mix."""
     title: str
     """What the part is, for people."""
     share: float
@@ -63,7 +65,7 @@ class Reason:
             for item in self.evidence
         ]
         blank = [""] if similar else []
-        if self.kind != "left out":  # whose shares are no parts of a sum
+        if self.kind not in ("left out", "members"):  # whose shares are no parts of a sum
             others = self.share - self.bias - sum(item.share for item in self.evidence)
             if abs(others) > 5e-4:
                 rows.append(["(others)", *blank, f"{others:+.3f}"])
@@ -79,6 +81,7 @@ _SHOWN = {
     "words": (["word", "adds"], "margin"),
     "neighbours": (["training text", "share of the vote"], "all of them"),
     "left out": (["left out", "falls by"], "with all words"),
+    "members": (["left out", "falls by"], "with all members"),
 }
 
 
@@ -133,10 +136,6 @@ class Asked:
     def row(self) -> Any:
         """The text as the classifier sees it."""
         return self.features.transform([self.text])
-
-    def by(self, features: Featurizer) -> Asked:
-        """The same of a classifier that has other features, such as a member of several."""
-        return replace(self, features=features)
 
 
 @singledispatch
@@ -214,6 +213,31 @@ def _by_neighbours(classifier: NearestNeighbours, asked: Asked) -> list[Reason]:
     count = f"{len(rows)} of the {classifier.neighbours} nearest training texts"
     share = float(shares.sum())
     return [Reason("neighbours", f"By {count}", share, _largest(evidence, asked.words))]
+
+
+@reasons_for.register
+def _by_members(mix: Mix, asked: Asked) -> list[Reason]:
+    """What each member is worth, and the match of the label's name; then the members' reasons."""
+    assert isinstance(asked.features, Each)
+    names = [type(member).__name__ for member in mix.members_]
+    whole, without = mix.without_each(asked.row(), asked.label)
+    title = "By leaving members out, in logits"
+    if whole is None:
+        title, whole = f"Not among the best {mix.shortlist} labels of any member", 0.0
+    parts = zip([*names, "(match of the label's name)"], without, strict=False)
+    evidence = [Evidence(name, whole - margin) for name, margin in parts]
+    reasons = [Reason("members", title, whole, _largest(evidence, len(evidence)))]
+    for name, member, numbers, source in zip(
+        names, mix.members_, mix.numbers_, mix.sources_.tolist(), strict=True
+    ):
+        own = np.flatnonzero(numbers == asked.label) if len(numbers) else [asked.label]
+        for label in map(int, own):
+            question = replace(asked, features=asked.features.parts_[source], label=label)
+            reasons += [
+                replace(reason, title=f"{name}: {reason.title[0].lower()}{reason.title[1:]}")
+                for reason in reasons_for(member, question)
+            ]
+    return reasons
 
 
 def _largest(evidence: Sequence[Evidence], most: int) -> list[Evidence]:

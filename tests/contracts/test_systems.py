@@ -203,7 +203,7 @@ def test_the_best_label_is_explained_in_one_form(name, fitted, corpus):
     assert explanation.reasons
     texts = corpus.texts.to_pylist()
     for reason in explanation.reasons:
-        assert reason.kind in ("words", "neighbours", "left out")
+        assert reason.kind in ("words", "neighbours", "left out", "members")
         assert np.isfinite(reason.share + reason.bias)
         assert 1 <= len([item for item in reason.evidence if item.text != "(vector)"]) <= 4
         for item in reason.evidence:
@@ -211,7 +211,7 @@ def test_the_best_label_is_explained_in_one_form(name, fitted, corpus):
             if reason.kind == "neighbours":
                 assert item.text == texts[item.row]
                 assert corpus.targets[item.row, corpus.labels.index(best.label)]
-            else:
+            elif reason.kind != "members":
                 assert item.text in (*text.split(), "(vector)")
         assert reason.title in str(explanation)
     told = json.loads(json.dumps(explanation.to_dict()))
