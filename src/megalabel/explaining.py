@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import singledispatch
-from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +57,7 @@ class Reason:
         similar = any(item.similarity is not None for item in self.evidence)
         rows = [
             [
-                shorten(item.text, _WIDEST, placeholder=" …"),
+                _short(item.text),
                 *([f"{item.similarity:.3f}"] if similar else []),
                 f"{item.share:+.3f}",
             ]
@@ -91,14 +90,16 @@ class Explanation:
 
     label: str
     probability: float | None
-    """None if the label is not among the best thousand of the text."""
+    """Without calibration, the score. None if the label is not among the best thousand."""
     reasons: list[Reason]
 
     @property
     def heading(self) -> str:
         """The label with its probability."""
-        unknown = f"not among the best {LOOKED_AT:,} labels"
-        return f"{self.label}: {unknown if self.probability is None else f'{self.probability:.1%}'}"
+        if self.probability is None:
+            return f"{self.label}: not among the best {LOOKED_AT:,} labels"
+        is_share = 0 <= self.probability <= 1
+        return f"{self.label}: {self.probability:{'.1%' if is_share else '.3f'}}"
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; evidence has those keys alone that say something."""
@@ -191,8 +192,8 @@ def _by_words(classifier: OneVsAll | TreeClassifier | OnlineTree, asked: Asked) 
         evidence = _largest(words, asked.words)
         if others:
             evidence.append(Evidence("(vector)", others))
-        down, tree = trees.count(step.tree), step.tree - trees[0]
-        where = [f"tree {tree + 1} of {trees[-1] - trees[0] + 1}"] if trees[-1] > trees[0] else []
+        down = trees.count(step.tree)
+        where = [f"tree {step.tree + 1} of {trees[-1] + 1}"] if trees[-1] else []
         if down > 1:
             where.append(f"step {number - trees.index(step.tree) + 1} of {down} down the tree")
         title = ", ".join(["By words", *where])
@@ -238,6 +239,12 @@ def _by_members(mix: Mix, asked: Asked) -> list[Reason]:
                 for reason in reasons_for(member, question)
             ]
     return reasons
+
+
+def _short(text: str) -> str:
+    """A text as one line that is not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 
 def _largest(evidence: Sequence[Evidence], most: int) -> list[Evidence]:

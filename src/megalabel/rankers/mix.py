@@ -185,10 +185,10 @@ class Mix(Classifier):
 
         def margin(rankings: Sequence[Ranking], texts: Any) -> tuple[bool, float]:
             found = Candidates.of(rankings, self.label_counts_, self.shortlist, self.names_, texts)
-            margins = self.combiner_.margins(found.said)
-            margins, ids = margins[found.ids[0] < len(self.labels_)], found.ids[0]
-            own = margins[ids[: len(margins)] == label]
-            return bool(len(own)), float(own[0] if len(own) else margins.min(initial=0))
+            margins, ids = self.combiner_.margins(found.said), found.ids[0]
+            listed = ids == label
+            some = margins[listed if listed.any() else ids < len(self.labels_)]
+            return bool(listed.any()), float(some.min()) if len(some) else 0.0
 
         listed, whole = margin(rankings, X[-1])
         if not listed:
