@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -104,6 +105,23 @@ def test_each_line_of_plain_text_is_answered(tag, model, tmp_path):
     table = "uid,text\na1,red gown\n"  # what is piped in is lines, whatever it looks like
     piped = [json.loads(x)["text"] for x in run("tag", model, stdin=table).splitlines()]
     assert piped == ["uid,text", "a1,red gown"]
+
+
+def test_what_is_not_known_is_not_answered(model, monkeypatch):
+    lines = "red evening gown\nqwertz\n\n"
+    found = [json.loads(x) for x in run("tag", model, stdin=lines).splitlines()]
+    assert [(len(answer["labels"]), answer.get("known")) for answer in found] == [
+        (5, None),
+        (0, False),
+        (0, False),
+    ]
+    likely = json.loads(run("tag", model, "red evening gown", "--threshold", 0.3))["labels"]
+    assert likely == [x for x in found[0]["labels"] if x["probability"] >= 0.3] != []
+    none = json.loads(run("tag", model, "red evening gown", "--threshold", 1))
+    assert none == {"text": "red evening gown", "labels": []}
+    monkeypatch.setattr("megalabel.cli.tagging.sys", Mock())  # a terminal
+    assert "nothing known" in run("tag", model, "qwertz")
+    assert "no label is probable enough" in run("tag", model, "red gown", "--threshold", 1)
 
 
 def test_vectors(tmp_path):

@@ -32,6 +32,10 @@ def tag(
         typer.Option("--format", help="How to read the file: plain, csv …; else by looking."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="At most so many labels a text.")] = 5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Leave out labels of a lower probability."),
+    ] = None,
     threads: Threads = None,
     skip_bad: SkipBad = False,
     max_bytes: MaxBytes = None,
@@ -57,8 +61,12 @@ def tag(
         batches = stream_texts(source, format=form, skip_bad=skip_bad, max_bytes=max_bytes)
     number = 0
     for batch in batches:
-        for row in tagger.decide(batch, k).rows(batch):
+        decided = tagger.decide(batch, k, threshold=threshold)
+        for place, row in enumerate(decided.rows(batch)):
             number += 1
+            # only asked where there is no label: it may be the threshold that left none
+            if not row["labels"] and not tagger.known(batch[place : place + 1])[0]:
+                row["known"] = False
             if as_json:
                 output.show_json(row)
                 continue
@@ -68,4 +76,7 @@ def tag(
             output.console.print(shown, soft_wrap=True)
             for found in row["labels"]:
                 output.console.print(f"  {found['probability']:6.1%}  {escape(found['label'])}")
+            if not row["labels"]:
+                why = "nothing known" if "known" in row else "no label is probable enough"
+                output.console.print(f"  [dim]{why}[/]")
         sys.stdout.flush()

@@ -97,6 +97,13 @@ class Ranking:
         """The first k columns."""
         return self if k >= self.k else Ranking(self.ids[:, :k], self.scores[:, :k], self.labels)
 
+    def emptied(self, rows: np.ndarray) -> Ranking:
+        """The same without any label in the rows where a mask is true."""
+        if not rows.any():
+            return self
+        ids = np.where(rows[:, None], len(self.labels), self.ids)
+        return Ranking(ids, np.where(rows[:, None], -np.inf, self.scores), self.labels)
+
     def without(self, excluded: csr_matrix | None) -> Ranking:
         """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
         if excluded is None or excluded.nnz == 0:

@@ -100,6 +100,19 @@ def split_labels_of_one(text: str) -> list[str]:
     return [name for part in re.split("[;|]", text) if (name := part.strip())]
 
 
+def beginnings(texts: pa.LargeStringArray, length: int = 80) -> pa.LargeStringArray:
+    """The beginning of each text: at most so many characters.
+
+    Examples
+    --------
+    >>> beginnings(strings(["red dress", "an evening dress"]), 12).to_pylist()
+    ['red dress', 'an evening …']
+    """
+    more, nothing = (pa.scalar(text, pa.large_string()) for text in ("…", ""))
+    cut = pc.binary_join_element_wise(pc.utf8_slice_codeunits(texts, 0, length - 1), more, nothing)
+    return strings(pc.if_else(pc.greater(pc.utf8_length(texts), length), cut, texts))
+
+
 def list_lengths(lists: pa.Array) -> np.ndarray:
     """How many items each list has."""
     return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
