@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -289,30 +290,28 @@ class Training {
                  slopes_, features_, histograms_[leaf.histogram]);
     }
 
-    bool goes_left(const std::uint8_t* codes, std::size_t feature, std::size_t bin,
-                   bool missing_left) const {
-        const std::size_t code = codes[feature];
-        return code == bins_.missing(feature) ? missing_left : code <= bin;
-    }
-
     // Orders a leaf's rows by side, each side's as they were; returns where the right ones begin.
     std::size_t partition(const Leaf& leaf, const Split& split) {
         const std::size_t count = leaf.end - leaf.begin, piece = 4 * row_piece;
         std::vector<std::size_t> lefts((count + piece - 1) / piece + 1);
         moved_.resize(rows_.size());
-        // each piece by itself, then all to their places
+        std::array<std::uint8_t, most_bins + 1> goes_left;
+        for (std::size_t bin = 0; bin < goes_left.size(); ++bin) goes_left[bin] = bin <= split.bin;
+        goes_left[bins_.missing(split.feature)] = split.missing_left;
+        // Each piece by itself, the right ones from the end in reverse; then all to their places.
+        // Which side a row goes to cannot be foretold, so it is written to both.
         parallel_for(count, piece, [&](std::size_t begin, std::size_t end) {
-            std::size_t left = leaf.begin + begin, right = leaf.begin + end;
-            for (std::size_t i = leaf.begin + begin; i < leaf.begin + end; ++i) {
-                const std::int32_t row = rows_[i];
-                const bool goes =
-                    goes_left(bins_.row(row), split.feature, split.bin, split.missing_left);
-                // the right ones from the end, in reverse
-                moved_[goes ? left : right - 1] = row;
+            const std::int32_t* rows = rows_.data() + leaf.begin;
+            std::int32_t* moved = moved_.data() + leaf.begin;
+            std::size_t left = begin, right = end;
+            for (std::size_t i = begin; i < end; ++i) {
+                const std::int32_t row = rows[i];
+                const std::size_t goes = goes_left[bins_.row(row)[split.feature]];
+                moved[left] = moved[right - 1] = row;
                 left += goes;
-                right -= !goes;
+                right -= 1 - goes;
             }
-            lefts[begin / piece + 1] = left - leaf.begin - begin;
+            lefts[begin / piece + 1] = left - begin;
         });
         std::partial_sum(lefts.begin(), lefts.end(), lefts.begin());
         const std::size_t middle = leaf.begin + lefts.back();
@@ -341,8 +340,10 @@ class Training {
                 const std::uint8_t* codes = bins_.row(others_[i]);
                 const Node* node = nodes_.data();
                 while (node->feature >= 0) {
-                    const bool left = goes_left(codes, static_cast<std::size_t>(node->feature),
-                                                node->bin, node->missing_left);
+                    const auto feature = static_cast<std::size_t>(node->feature);
+                    const bool left = codes[feature] == bins_.missing(feature)
+                                          ? node->missing_left
+                                          : codes[feature] <= node->bin;
                     node = &nodes_[static_cast<std::size_t>(left ? node->left : node->right)];
                 }
                 margins_[static_cast<std::size_t>(others_[i])] += node->value;

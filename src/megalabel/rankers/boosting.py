@@ -117,7 +117,7 @@ class BoostedTrees(Component):
         "right_": array(np.int32, "nodes"),
         "missing_left_": array(np.uint8, "nodes"),
         "value_": array(np.float32, "nodes"),
-        "base_": value(number()),
+        "base_": value(number(-100, 100)),
         "gains_": array(np.float64, "features"),
     }
 
