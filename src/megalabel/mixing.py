@@ -73,7 +73,7 @@ def mix(
     --------
     >>> from megalabel import systems
     >>> from megalabel.data.synthetic import generate
-    >>> shop = generate(texts=2_000, labels=100).corpus
+    >>> shop = generate(texts=2_000, labels=200).corpus
     >>> members = [systems.create(name).fit(shop[:1_500]) for name in ("knn", "xr-linear")]
     >>> both = mix(members, shop[1_500:])
     >>> both.system, len(both.classifier_.members_)
