@@ -227,7 +227,7 @@ def test_a_model_is_calibrated_later(folder, tmp_path):
     assert found["provenance"]["calibrated"]["method"] == "ByRank(calibrator=Beta())"
     assert "texts of training" in megalabel("calibrate", plain, folder, "--split", "train").stderr
     shown = megalabel("info", plain).stdout
-    assert "ECE@5 before" in shown
+    assert "ECE@5 in %: before" in shown
     assert "93 to 100" in shown
 
 

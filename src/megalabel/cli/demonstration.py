@@ -19,6 +19,7 @@ from megalabel.data import Corpus
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
 from megalabel.metrics import evaluate
+from megalabel.metrics.plain import questions
 from megalabel.outputs import check_folder, replacing_file
 from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
@@ -69,10 +70,17 @@ def demo(
     }
     with replacing_file(out / "metrics.json") as fresh:
         fresh.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
-    columns = [m for m in scores[system] if m in ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "ECE@5")]
-    output.console.print("[bold]3.[/] measured on the test texts, in percent:")
-    rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
-    output.show_table("", ["system", *columns], rows)
+    asked = questions(scores[system])
+    answers = {
+        question: {name: values[metric] for name, values in scores.items() if metric in values}
+        for metric, question in asked.items()
+    }
+    output.console.print("[bold]3.[/] measured on the test texts:")
+    rows = [
+        [question, *(f"{values[name]:.1f}" if name in values else "–" for name in scores)]
+        for question, values in answers.items()
+    ]
+    output.show_table("", ["in %", *scores], rows)
 
     chosen = _examples(tagger, test)
     said = "some test texts and their tags (✓: a true label):"
@@ -84,7 +92,6 @@ def demo(
         for tag, right in zip(example.tags, example.right, strict=True):
             mark = "✓" if right else " "
             output.console.print(f"   {tag.probability:6.1%} {mark} {escape(tag.label)}")
-    shown = {name: {m: v[m] for m in columns if m in v} for name, v in scores.items()}
     facts = {
         "system": system,
         "training texts": f"{len(train):,}",
@@ -95,7 +102,7 @@ def demo(
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
     with replacing_file(out / "index.html") as fresh:
-        fresh.write_text(page("megalabel demo", summary, shown, facts, chosen), encoding="utf-8")
+        fresh.write_text(page("megalabel demo", summary, answers, facts, chosen), encoding="utf-8")
     model = out / "model"
     if chosen:
         attempt = ["tag", model, chosen[0].text.split(".")[0]]

@@ -86,7 +86,7 @@ def show_reliability(tables: Mapping[str, Any]) -> None:
     k, texts = tables["k"], tables["texts"]
     show_table(
         f"Are the probabilities of the top {k} right? On {texts:,} texts, "
-        f"{' and '.join(sides)} calibration; ECE@{k} {errors}",
+        f"{' and '.join(sides)} calibration; ECE@{k} in %: {errors}",
         ["probability %", *columns],
         rows,
     )
@@ -135,4 +135,4 @@ def _cell(value: object) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+    return cell == "–" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

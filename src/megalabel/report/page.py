@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from megalabel import html
 from megalabel.data import Corpus, Ranking, Tag
 from megalabel.data.truth import hits
+from megalabel.html import cut
 
-LONGEST = 600  # characters of a text that are shown
 RIGHT = ' class="right"'
 
 STYLE = """
@@ -76,10 +77,6 @@ button { font: inherit; color: inherit; background: var(--card); border: 1px sol
 """
 
 
-class Markup(str):
-    """HTML to be put in as it is: every other string is escaped."""
-
-
 @dataclass(frozen=True)
 class Example:
     """A text with its tags: which of them are right, and which true labels are not among them."""
@@ -127,7 +124,7 @@ def page(
     ----------
     title, summary : str
     scores : mapping
-        Metrics in percent for each of several systems.
+        What was asked, and the answers in percent for each of several systems.
     facts : mapping
         What there is to know about the model and the corpus.
     examples : sequence of Example
@@ -135,16 +132,16 @@ def page(
     Examples
     --------
     >>> example = Example("red dress", [Tag("dress", 0.9)], [True], missed=[])
-    >>> html = page("Demo", "A demo.", {"knn": {"P@1": 80.0}}, {"texts": 3}, [example])
-    >>> html.startswith("<!doctype html>")
+    >>> made = page("Demo", "A demo.", {"P@1": {"knn": 80.0}}, {"texts": 3}, [example])
+    >>> made.startswith("<!doctype html>")
     True
     """
-    metrics = list(dict.fromkeys(name for values in scores.values() for name in values))
+    names = list(dict.fromkeys(name for values in scores.values() for name in values))
     rows = [
-        [system, *(f"{values[m]:.1f}" if m in values else "–" for m in metrics)]
-        for system, values in scores.items()
+        [asked, *(f"{values[name]:.1f}" if name in values else "–" for name in names)]
+        for asked, values in scores.items()
     ]
-    quality = section("quality", "How good is it? (%)", table("Metrics", ["", *metrics], rows))
+    quality = section("quality", "How good is it?", table("Quality", ["in %", *names], rows))
     said = section("examples", "What it says", *map(article, examples))
     about = section("about", "What it is", fact_table(facts))
     return document(title, summary, [quality, said, about])
@@ -194,26 +191,15 @@ def folded(summary: str, content: str) -> str:
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table that scrolls by itself where it is too wide; the first cells head their rows."""
-    head = "".join(f'<th scope="col">{_html(name)}</th>' for name in header)
-    body = "".join(_row(row) for row in rows)
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f"{html.table(header, rows)}</div>"
     )
 
 
 def fact_table(facts: Mapping[str, object]) -> str:
     """Names and values, one a line."""
-    return f'<table class="facts"><tbody>{"".join(map(_row, facts.items()))}</tbody></table>'
-
-
-def _row(cells: Sequence[object]) -> str:
-    first, *others = map(_html, cells)
-    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in others)}</tr>'
-
-
-def _html(value: object) -> str:
-    return value if isinstance(value, Markup) else escape(str(value))
+    return f'<div class="facts">{html.table((), facts.items())}</div>'
 
 
 def article(example: Example, probabilities: bool = True) -> str:
@@ -238,14 +224,3 @@ def _number(value: float, probabilities: bool) -> str:
         f'<rect width="100" height="8"/><rect width="{100 * value:.1f}" height="8"/></svg>'
     )
     return f'{bar}<span class="number">{value:.0%}</span>'
-
-
-def cut(text: str, longest: int = LONGEST) -> str:
-    """The beginning of a text that is too long, and how long it is.
-
-    Examples
-    --------
-    >>> cut("a long text", 6)
-    'a long… (11 characters)'
-    """
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"

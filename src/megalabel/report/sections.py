@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.html import Markup
 from megalabel.labels import LabelTree
 from megalabel.metrics import HEADLINE, Evaluation, reliability
 from megalabel.metrics.reliability import By
 from megalabel.metrics.shown import group_name, shown_value
 from megalabel.report.charts import Axis, bar_chart, curve_chart, reliability_diagram
 from megalabel.report.mistakes import Mistakes
-from megalabel.report.page import Markup, article, folded, paragraph, table
+from megalabel.report.page import article, folded, paragraph, table
 from megalabel.report.tree import tree_html
 
 BINS = 5
