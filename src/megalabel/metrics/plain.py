@@ -36,3 +36,9 @@ def questions(names: Iterable[str]) -> dict[str, str]:
     for metric, words in QUESTIONS.items():
         asked.setdefault(f"{metric}@{k}", words.format(k=k))
     return {name: f"{words} ({name})" for name, words in asked.items() if name in measured}
+
+
+def plain_value(value: float) -> str:
+    """A fraction in percent. An error that is below 0, as one without what noise adds may be, is
+    none."""
+    return f"{100 * max(value, 0.0):.1f}"

@@ -15,7 +15,7 @@ from megalabel.metrics.bootstrap import bounded, check_options, normal_quantile,
 from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import UNBOUNDED, ratio
 from megalabel.metrics.macro import coverage_spread, ends_of, equal_volumes, label_metrics
-from megalabel.metrics.plain import questions
+from megalabel.metrics.plain import plain_value, questions
 from megalabel.metrics.reliability import DEBIASED, By, equal_mass, equal_width, grouped_table
 from megalabel.metrics.shown import Values, headline, json_value, shown_name, shown_value
 from megalabel.metrics.tallies import Tallies
@@ -429,12 +429,11 @@ class Evaluation(Values):
     def _plain_cells(self, asked: Mapping[str, str]) -> list[list[str]]:
         cells = [[f"measured on {self.rows:,} texts", "in %", "that is"]]
         for name, question in asked.items():
-            value = max(self[name], 0.0)  # of the debiased error: see _counted
-            cells.append([question, f"{100 * value:.1f}", self._counted(name)])
+            cells.append([question, plain_value(self[name]), self.counted(name)])
         return cells
 
-    def _counted(self, name: str) -> str:
-        """A value as a number of things, where it is one."""
+    def counted(self, name: str) -> str:
+        """A value as a number of things where it is one ("3.0 of 5"), else nothing."""
         metric, _, cutoff = name.partition("@")
         if name == "P@1":
             return f"{self[name] * self.rows:,.0f} of {self.rows:,}"
