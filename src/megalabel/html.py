@@ -23,18 +23,26 @@ def text_of(value: object) -> str:
     return value if isinstance(value, Markup) else escape(str(value))
 
 
-def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
-    """A table; the first cells head their rows. Without a header it has rows alone."""
-    cells = "".join(f'<th scope="col">{text_of(name)}</th>' for name in header)
-    head = f"<thead><tr>{cells}</tr></thead>" if cells else ""
-    return Markup(f"<table>{head}<tbody>{''.join(map(row, rows))}</tbody></table>")
+def table(
+    header: Sequence[object], rows: Iterable[Sequence[object]], *, first: str = "", others: str = ""
+) -> Markup:
+    """A table; the first cells head their rows. Without a header it has rows alone.
+
+    `first` and `others` are attributes of the first cells of rows, and of the others.
+    """
+
+    def line(kind: str, cells: Sequence[object]) -> str:
+        heading, *values = map(text_of, cells)
+        scope = "col" if kind == "th" else "row"
+        attribute = ' scope="col"' if kind == "th" else ""
+        shown = "".join(f"<{kind}{attribute}{others}>{value}</{kind}>" for value in values)
+        return f'<tr><th scope="{scope}"{first}>{heading}</th>{shown}</tr>'
+
+    head = f"<thead>{line('th', header)}</thead>" if header else ""
+    return Markup(f"<table>{head}<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>")
 
 
-def row(cells: Sequence[object]) -> Markup:
-    """A row of a table; its first cell is its heading."""
-    first, *others = map(text_of, cells)
-    values = "".join(f"<td>{cell}</td>" for cell in others)
-    return Markup(f'<tr><th scope="row">{first}</th>{values}</tr>')
+LEFT = ' style="text-align: left"'  # notebooks would have it on the right
 
 
 def sheet(
@@ -42,12 +50,18 @@ def sheet(
     header: Sequence[object],
     rows: Iterable[Sequence[object]],
     notes: Sequence[str] = (),
+    *,
+    numbers: bool = False,
 ) -> str:
-    """What a notebook shows of an object: a line of words, a table in its own box, notes below."""
+    """What a notebook shows of an object: a line of words, a table in its own box, notes below.
+
+    `numbers`: all cells but the first of a row are numbers, and not texts.
+    """
     below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    cells = table(header, rows, first=LEFT, others="" if numbers else LEFT)
     return (
-        f'<p><strong>{escape(caption)}</strong></p><div style="overflow-x: auto">'
-        f"{table(header, rows)}</div>{below}"
+        f'<p><strong>{escape(caption)}</strong></p><div style="overflow-x: auto">{cells}</div>'
+        f"{below}"
     )
 
 

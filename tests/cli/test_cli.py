@@ -263,7 +263,8 @@ def test_trees_of_another_model(folder, tmp_path):
 
 def test_demo_leaves_something_to_look_at(tmp_path):
     shown = megalabel("demo", "--out", tmp_path / "demo", "--texts", 1500, "--labels", 1000).stdout
-    assert "best possible" in shown
+    assert "Is the first suggestion right? (P@1)" in shown
+    assert "possible" in shown
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
         "corpus",
         "model",

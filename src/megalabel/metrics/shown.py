@@ -96,7 +96,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         header, *rows = self.cells
-        return html.sheet(header[0], ["", *header[1:]], rows, self.notes)
+        return html.sheet(header[0], ["", *header[1:]], rows, self.notes, numbers=True)
 
 
 class Values(Mapping[str, float]):
