@@ -91,7 +91,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
         f"{race['texts']:,} texts"
     )
-    show_table(title, ["system", "settings", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
+    show_table(title, ["system", "settings", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 
