@@ -222,3 +222,13 @@ def test_propensities_of_a_file(corpus, tmp_path):
     aligned = corpus.aligned(fitted.labels).labels
     expected = fitted.evaluate(corpus, propensities=read_propensities(file, aligned))
     assert fitted.evaluate(corpus, propensities=file) == expected
+
+
+def test_notebooks_show_what_a_tagger_is(corpus):
+    tagger = systems.create("knn")
+    assert "not fitted" in tagger._repr_html_()
+    shown = tagger.fit(corpus)._repr_html_()
+    labels, texts = len(corpus.labels), len(corpus)
+    assert f"Tagger knn, {labels:,} labels learned from {texts:,} texts" in shown
+    assert "NearestNeighbours(" in shown
+    assert "Is the first suggestion right? (P@1)" in shown

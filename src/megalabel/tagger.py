@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
-from megalabel import __version__, store
+from megalabel import __version__, html, store
 from megalabel.base import (
     Check,
     Component,
@@ -780,6 +780,19 @@ class Tagger(Component):
         with store.blaming(self):
             reasons = reasons_for(self.classifier_, Asked(self.features_, text, number, words))
         return Explanation(self.labels.name(number), probability, reasons)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parts and, once fitted, what was learned from and measured."""
+        names = ("features", "classifier", "calibration", "decision")
+        parts = {name: getattr(self, f"{name}_" if self.fitted else name) for name in names}
+        shown = {name: html.cut(str(part), 200) for name, part in parts.items()}
+        title = f"Tagger {self.system or ''}".strip()
+        if not self.fitted:
+            return html.facts(f"{title}, not fitted", shown)
+        learned = f"{len(self.labels):,} labels learned from {self.n_texts_:,} texts"
+        measured = Evaluation.from_dict(self.metrics_)._repr_html_() if self.metrics_ else ""
+        note = "<p>Held out in training:</p>" if measured else ""
+        return html.facts(f"{title}, {learned}", shown) + note + measured
 
     # ------------------------------------------------------------------ keeping
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:

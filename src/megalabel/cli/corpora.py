@@ -36,11 +36,8 @@ def info(
         described[part or path.name] = statistics.to_dict()
         if as_json:
             continue
-        facts = statistics.to_dict()
-        histogram = facts.pop("histogram")
-        output.show_facts(
-            f"{path.name} {part or ''}".strip(), {k.replace("_", " "): v for k, v in facts.items()}
-        )
+        output.show_facts(f"{path.name} {part or ''}".strip(), statistics.in_words())
+        histogram = {str(bin): bin.labels for bin in statistics.histogram}
         output.show_bars("labels by number of texts", histogram)
         output.console.print()
     if as_json:

@@ -29,8 +29,9 @@ from megalabel.data.writing import check_table, write_table
 from megalabel.errors import ParameterError
 from megalabel.labels import PROPENSITIES
 from megalabel.metrics import Comparison, Evaluation
+from megalabel.metrics.plain import questions
 from megalabel.metrics.reliability import By
-from megalabel.metrics.shown import group_name, headline, shown_value
+from megalabel.metrics.shown import group_name, shown_name, shown_value
 from megalabel.tagger import Tagger
 from megalabel.units import duration
 
@@ -46,7 +47,7 @@ def evaluate(
     k: Cutoffs = "1,3,5",
     part: Part = "test",
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every metric, not just the headline.")
+        bool, typer.Option("--all", help="Show every metric, by the names that papers use.")
     ] = False,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95 % confidence intervals over texts.")
@@ -130,16 +131,19 @@ def evaluate(
         _show_reliability(result)
     if comparison is not None:
         _show_comparison(comparison, everything, model, compare)
-    output.note(f"{len(corpus):,} texts in {duration(seconds)}")
+    more = "" if everything else "; --all shows every metric"
+    output.note(f"{len(corpus):,} texts in {duration(seconds)}{more}")
 
 
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
     ends = result.intervals(seed=seed)
+    names = {} if everything else questions(ends)
+    names = names or {name: shown_name(name) for name in ends}
     rows = [
-        [name, *(shown_value(name, value) for value in (result[name], *ends[name]))]
-        for name in (ends if everything else headline(ends))
+        [words, *(shown_value(name, value) for value in (result[name], *ends[name]))]
+        for name, words in names.items()
     ]
-    output.show_table("95 % intervals over texts", ["", "%", "from", "to"], rows)
+    output.show_table("95 % intervals over texts", ["", "in %", "from", "to"], rows)
 
 
 def _show_bins(result: Evaluation, bins: int) -> None:
@@ -147,12 +151,14 @@ def _show_bins(result: Evaluation, bins: int) -> None:
     table = result.bins(k, bins)
     shares = ("contribution", "R", "macro-F1", "coverage")
     rows = [
-        [row["bin"], row["labels"], row["train"], row["hits"], *(100 * row[s] for s in shares)]
+        [group_name(row["low"], row["high"]), *(row[c] for c in ("labels", "train", "hits"))]
+        + [100 * row[share] for share in shares]
         for row in table.to_pylist()
     ]
-    columns = ["bin", "labels", "in training", "hits", f"adds to P@{k} %"]
+    columns = ["training texts", "labels", "in training", "hits", f"adds to P@{k} %"]
     columns += [f"{name} %" for name in shares[1:]]
-    output.show_table("Frequent to rare labels, in bins of equal volume", columns, rows)
+    title = "Frequent to rare labels by how many training texts each has, in bins of equal volume"
+    output.show_table(title, columns, rows)
 
 
 def _show_reliability(result: Evaluation) -> None:

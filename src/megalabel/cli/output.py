@@ -91,7 +91,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
         f"{race['texts']:,} texts"
     )
-    show_table(title, ["system", "settings", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
+    show_table(title, ["system", "settings", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 
@@ -113,7 +113,7 @@ def show_reliability(tables: Mapping[str, Any]) -> None:
     k, texts = tables["k"], tables["texts"]
     show_table(
         f"Are the probabilities of the top {k} right? On {texts:,} texts, "
-        f"{' and '.join(sides)} calibration; ECE@{k} {errors}",
+        f"{' and '.join(sides)} calibration; ECE@{k} in %: {errors}",
         ["probability %", *columns],
         rows,
     )
@@ -162,4 +162,4 @@ def _cell(value: object) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+    return cell == "–" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
-from megalabel import _native
-from megalabel.data.corpus import Corpus
+from megalabel import _native, html
+from megalabel.data.corpus import Corpus, first_rows
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical
+from megalabel.data.tabular import lists, to_pandas
 from megalabel.errors import ShapeError
 
 _AT_ONCE = 8192  # rows made at a time
@@ -134,15 +135,28 @@ class Ranking:
     def to_arrow(self) -> pa.Table:
         """A table with a list of label names and a list of scores for each text."""
         present = self.present
-        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int64())
+        lengths = present.sum(axis=1)
         names = self.labels.names.take(pa.array(self.ids[present]))
         scores = pa.array(self.scores[present])
-        return pa.table(
-            {
-                "labels": pa.LargeListArray.from_arrays(offsets, names),
-                "scores": pa.LargeListArray.from_arrays(offsets, scores),
-            }
-        )
+        return pa.table({"labels": lists(lengths, names), "scores": lists(lengths, scores)})
+
+    def to_pandas(self) -> Any:
+        """The table of `to_arrow` as a pandas data frame; `explode(["labels", "scores"])` of it has
+        a row for each label."""
+        return to_pandas(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        shown = self[: first_rows(len(self))]
+        # scores between 0 and 1 are probabilities, if they are not calibrated poor ones
+        found = self.scores[self.present]
+        percent = bool(len(found)) and bool(found.min() >= 0) and bool(found.max() <= 1)
+        rows = [
+            [number, ", ".join(f"{tag.label} {_score(tag.probability, percent)}" for tag in tags)]
+            for number, tags in enumerate(shown.tags())
+        ]
+        caption = f"{len(self):,} texts, the best {self.k} of {len(self.labels):,} labels"
+        scores = "probabilities" if percent else "scores"
+        return html.sheet(caption, ["text", f"labels and their {scores}"], rows)
 
     def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
         """A row a text, ready for JSON: `labels`, each a `label` with its `probability`.
@@ -180,6 +194,10 @@ class Ranking:
             ]
             for row, scores in zip(self.ids.tolist(), self.scores, strict=True)
         ]
+
+
+def _score(score: float, percent: bool) -> str:
+    return f"{score:.0%}" if percent else f"{score:.2f}"
 
 
 def unnamed_scores(ranking: Ranking) -> np.ndarray:

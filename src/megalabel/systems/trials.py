@@ -168,7 +168,7 @@ class Trials:
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %d texts: nDCG@%d %.4f", candidate, count, CUTOFF, trial.score)
+        log.info("%s on %d texts: nDCG@%d %.2f %%", candidate, count, CUTOFF, 100 * trial.score)
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
