@@ -49,7 +49,8 @@ class DataError(MegalabelError, ValueError):
     def on_command_line(self) -> str:
         """The message with options of the command line in place of keywords."""
         options = " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in self.advice.items()
+            f"--{name.replace('_', '-')} {shlex.quote(value)}"
+            for name, value in self.advice.items()
         )
         return self._placed(f"{self._bare}: give {options}" if options else self._bare)
 

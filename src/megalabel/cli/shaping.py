@@ -10,7 +10,8 @@ import typer
 import megalabel
 from megalabel import calibration, store
 from megalabel.cli import output
-from megalabel.cli.shared import Json, MaxBytes, Model, Part, SkipBad, Threads, read, use_threads
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Json, Model, Part, Threads, use_threads
 from megalabel.tagger import Tagger
 from megalabel.units import size
 
@@ -54,6 +55,7 @@ def prune(
     _show(f"Pruned {out}", {"model": str(out), "bytes_before": before}, pruned, as_json)
 
 
+@reads_corpora
 def calibrate(
     model: Model,
     folder: Annotated[Path, typer.Argument(help="A corpus that was not trained on.")],
@@ -78,8 +80,7 @@ def calibrate(
         Path | None, typer.Option(help="The model folder to write; by default MODEL itself.")
     ] = None,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Make a model's probabilities right on texts that it was not trained on.
@@ -91,7 +92,7 @@ def calibrate(
     target = model if out is None else out
     store.check_target(target)
     tagger = Tagger.load(model)
-    tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
+    tagger.calibrate(reading.corpus(folder, part), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": calibrator.k}
     if as_json:
         output.show_json(facts | {"reliability": tagger.reliability_})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ _TYPES = {
     "relevances": pa.list_(pa.float64()),
     "marks": pa.int64(),
 }
+_OBJECT = re.compile(r"(^|[\[,])\s*\{", re.MULTILINE)
+_DECODER = json.JSONDecoder()
 
 
 class Fields(NamedTuple):
@@ -84,16 +87,18 @@ def chosen_fields(path: Path, layout: Layout) -> Chosen:
 
 def sample_jsonl(path: Path, layout: Layout) -> Sample:
     """Some values of each field of the first objects."""
-    head = read_head(path, encoding=layout.encoding)
-    objects = []
-    for line in head.split(b"\n")[:SAMPLED]:
+    text = read_head(path, encoding=layout.encoding).decode(errors="replace")
+    objects: list[dict[str, Any]] = []
+    starts = _OBJECT.finditer(text)
+    end = 0
+    while len(objects) < SAMPLED and (start := next(starts, None)) is not None:
+        if start.end() - 1 < end:
+            continue
         try:
-            value = json.loads(
-                line.strip().removeprefix(b"[").removesuffix(b",").removesuffix(b"]")
-            )
+            value, end = _DECODER.raw_decode(text, start.end() - 1)
         except (ValueError, RecursionError):
             continue
-        objects += [value] if isinstance(value, dict) else []
+        objects.append(value)
     names = dict.fromkeys(name for value in objects for name in value)
     return {name: [value.get(name) for value in objects] for name in names}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.formats.columns import choose, columns
@@ -195,7 +196,26 @@ def write_arrow(corpus: Corpus, path: Path) -> None:
         writer.write_table(table)
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
+def write_csv(corpus: Corpus, sink: Any) -> None:
+    """Write the texts of a corpus as CSV: uid, text, and the identifiers of labels with `;` between
+    them; labels by number where an identifier holds what separates them."""
+    table = to_table(corpus)
+    ids = corpus.labels.ids
+    unfit = pc.or_(pc.match_substring_regex(ids, "[;|]"), pc.equal(ids, ""))
+    unfit = pc.or_(unfit, pc.not_equal(pc.utf8_trim_whitespace(ids), ids))
+    if "target_ind" in table.column_names and not pc.any(unfit).as_py():
+        numbers = table["target_ind"].combine_chunks()
+        names = pa.LargeListArray.from_arrays(numbers.offsets, ids.take(numbers.flatten()))
+        at = table.column_names.index("target_ind")
+        table = table.set_column(at, "labels", names)
+    for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if pa.types.is_large_list(column.type):
+            strings = column.cast(pa.large_list(pa.large_string()))
+            table = table.set_column(at, name, pc.binary_join(strings, ";"))
+    _write_csv(table, sink)
+
+
+def _write_csv(table: pa.Table, path: Any) -> None:
     from pyarrow import csv
 
     csv.write_csv(table, path)
