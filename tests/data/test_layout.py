@@ -102,8 +102,10 @@ def test_columns_of_zeros_and_ones(kind, tmp_path):
 
 def test_several_columns_of_names(tmp_path):
     columns = {"text": ["a", "b"], "first": ["x;y", "y"], "second": ["z", ""], "n": ["7", "8"]}
-    corpus = read(source_of("csv", tmp_path, {**columns, "first": ["x|y", "y"]}),
-                  label_column=["first", "second", "n"])
+    corpus = read(
+        source_of("csv", tmp_path, {**columns, "first": ["x|y", "y"]}),
+        label_column=["first", "second", "n"],
+    )
     assert names_of(corpus) == [["7", "x", "y", "z"], ["8", "y"]]
 
 

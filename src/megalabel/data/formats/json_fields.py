@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ _TYPES = {
     "marks": pa.int64(),
 }
 _OBJECT = re.compile(r"(^|[\[,])\s*\{", re.MULTILINE)
+_TRIED = 10 * SAMPLED  # places where an object may begin
 _DECODER = json.JSONDecoder()
 
 
@@ -89,10 +91,9 @@ def sample_jsonl(path: Path, layout: Layout) -> Sample:
     """Some values of each field of the first objects."""
     text = read_head(path, encoding=layout.encoding).decode(errors="replace")
     objects: list[dict[str, Any]] = []
-    starts = _OBJECT.finditer(text)
     end = 0
-    while len(objects) < SAMPLED and (start := next(starts, None)) is not None:
-        if start.end() - 1 < end:
+    for start in islice(_OBJECT.finditer(text), _TRIED):
+        if start.end() - 1 < end or len(objects) == SAMPLED:  # within the one before
             continue
         try:
             value, end = _DECODER.raw_decode(text, start.end() - 1)

@@ -210,8 +210,9 @@ def write_csv(corpus: Corpus, sink: Any) -> None:
         table = table.set_column(at, "labels", names)
     for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if pa.types.is_large_list(column.type):
-            strings = column.cast(pa.large_list(pa.large_string()))
-            table = table.set_column(at, name, pc.binary_join(strings, ";"))
+            strings = column.cast(pa.list_(pa.large_string()))
+            mark = pa.scalar(";", pa.large_string())
+            table = table.set_column(at, name, pc.binary_join(strings, mark))
     _write_csv(table, sink)
 
 
