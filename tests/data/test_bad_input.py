@@ -355,7 +355,7 @@ class TestOtherText:
 
     def test_csv_without_known_columns(self, tmp_path):
         with pytest.raises(
-            DataError, match="expected a column title, content or text; the columns are a, b$"
+            DataError, match=r"expected a column title, content or text; the columns are a, b$"
         ):
             read(file(tmp_path, "a,b\n1,2\n", "a.csv"))
 

@@ -192,7 +192,7 @@ def test_formats_without_columns(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx", "frame"])
 def test_a_column_that_is_not_there(kind, tmp_path):
-    with pytest.raises(DataError, match="Text.*there are Nr, Titel, Beschreibung, Schlagworte"):
+    with pytest.raises(DataError, match=r"Text.*there are Nr, Titel, Beschreibung, Schlagworte"):
         read(source_of(kind, tmp_path), text_column="Text")
 
 

@@ -345,7 +345,10 @@ def _unknown(name: str, labels: LabelSet, brief: bool) -> str:
     try:
         labels.index(name)
     except UnknownLabelError as error:
-        return f"{error.message} (a label file beside it lists the labels there are)"
+        return (
+            f"{error.message} (a label file beside it, such as lbl.jsonl, lists the labels there "
+            "are: if it is of another corpus, keep the two in folders of their own)"
+        )
     return f"unknown label {name!r}"
 
 
