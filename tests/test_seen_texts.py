@@ -8,7 +8,8 @@ import pytest
 import megalabel
 from megalabel import systems
 from megalabel.data import Corpus
-from megalabel.data.strings import strings, text_hashes
+from megalabel.data.hashes import text_hashes
+from megalabel.data.strings import strings
 
 MASK = 2**64 - 1
 K1, K2 = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93

@@ -39,8 +39,8 @@ from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import by_name
 from megalabel.data.examples import Examples
+from megalabel.data.hashes import count_known, known_hashes, text_hashes
 from megalabel.data.matrix import clamped
-from megalabel.data.strings import text_hashes
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import Reason, explained
@@ -207,7 +207,9 @@ class Tagger(Component):
         self.origin = None  # what is learned now is not of the folder it was read from
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
-        self.text_hashes_ = None if corpus.texts is None else np.unique(text_hashes(corpus.texts))
+        self.text_hashes_ = None
+        if corpus.texts is not None:
+            self.text_hashes_ = known_hashes(text_hashes(corpus.texts))
         self.provenance_ = {
             "date": _now(),
             "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
@@ -399,7 +401,7 @@ class Tagger(Component):
         self.label_counts_ = counts
         self.n_texts_ += len(corpus)
         if self.text_hashes_ is not None and corpus.texts is not None:
-            self.text_hashes_ = np.union1d(self.text_hashes_, text_hashes(corpus.texts))
+            self.text_hashes_ = known_hashes(self.text_hashes_, text_hashes(corpus.texts))
         if self.calibration_ is not None:
             self.calibration_ = self.calibration_.for_counts(counts)
         return self
@@ -706,7 +708,7 @@ class Tagger(Component):
         inputs = _as_inputs(X)
         if self.text_hashes_ is None or inputs.texts is None:
             return 0
-        return int(np.isin(text_hashes(inputs.texts), self.text_hashes_).sum())
+        return count_known(text_hashes(inputs.texts), self.text_hashes_)
 
     def _measurable(self, X: Any, y: Any) -> Corpus:
         """A corpus whose labels are numbered as here, with some that can be ranked."""

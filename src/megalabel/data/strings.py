@@ -133,17 +133,6 @@ def to_arrays(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
     return bounds, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
-def text_hashes(column: pa.LargeStringArray) -> np.ndarray:
-    """64 bits of each text: equal for equal texts, and for hardly any others.
-
-    Examples
-    --------
-    >>> text_hashes(strings(["a red dress", "blue jeans", "a red dress"])).argsort().tolist()
-    [1, 0, 2]
-    """
-    return _native.hash_texts(to_arrays(column))
-
-
 def from_arrays(offsets: np.ndarray, data: np.ndarray) -> pa.LargeStringArray:
     """The column over offsets and UTF-8 bytes, without a copy and without checks."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -25,6 +25,8 @@ from megalabel.data.problems import Problems
 from megalabel.data.strings import strings
 from megalabel.errors import DataError, MissingExtraError
 
+# What Python raises for an archive that is damaged.
+_DAMAGED = (zipfile.BadZipFile, NotImplementedError, OSError)
 ENDINGS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
@@ -95,7 +97,7 @@ def _cells(path: Path, layout: Layout, limits: Limits) -> tuple[int, list[str], 
                 listed = ", ".join(book.sheet_names) or "none"
                 raise DataError(f"there is no sheet {sheet!r}; there are {listed}", file=path)
             rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
-    except (python_calamine.CalamineError, zipfile.BadZipFile, OSError) as error:
+    except (python_calamine.CalamineError, *_DAMAGED) as error:
         raise DataError(f"the workbook cannot be read: {error}", file=path) from None
     texts = [[_text(value) for value in row] for row in rows]
     first = next((i for i, row in enumerate(texts) if any(row)), None)
