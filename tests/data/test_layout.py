@@ -287,3 +287,17 @@ class TestAnnif:
         assert names_of(read(tmp_path / "a.csv")) == [["u:1", "u:2"], ["u:3"]]
         (tmp_path / "a.csv").write_text("text,labels\na,<u:1>\nb,a < b\n")
         assert names_of(read(tmp_path / "a.csv")) == [["<u:1>"], ["a < b"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["['a', 'b; c']", "[]", ""], [["a", "b; c"], [], []]),
+        (['["a", "it\\\'s"]', "['d' 'e']", "[7, 8]"], [["a", "it's"], ["d", "e"], ["7", "8"]]),
+        (["['a', 'b']", "plain"], [["['a', 'b']"], ["plain"]]),
+        (["[a, b]", "[c]"], [["[a, b]"], ["[c]"]]),
+    ],
+)
+def test_lists_as_python_writes_them(cells, expected, tmp_path):
+    table = pa.table({"text": ["x"] * len(cells), "labels": cells})
+    assert names_of(read(table)) == expected

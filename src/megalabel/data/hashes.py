@@ -25,8 +25,9 @@ def text_hashes(texts: pa.LargeStringArray) -> np.ndarray:
 def known_hashes(*hashes: np.ndarray) -> np.ndarray:
     """All of several hashes, each once, sorted."""
     # not by NumPy's unique, which in some versions takes a hundred times as long
-    ordered = np.sort(np.concatenate(hashes))
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    ordered: np.ndarray = np.sort(np.concatenate(hashes))
+    fresh = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return np.asarray(ordered[fresh])
 
 
 def count_known(hashes: np.ndarray, known: np.ndarray) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from megalabel.data.formats import guessing
+from megalabel.data.formats.cells import split_cells
 from megalabel.data.formats.guessing import Sample, listed
 from megalabel.data.layout import Layout, weighted
 from megalabel.data.limits import USUAL, Limits
@@ -26,7 +27,6 @@ FIELDS = (*ID_FIELDS, *TEXT_FIELDS, "labels", URIS, "target_ind", "target_rel")
 NAMES = pa.large_list(pa.large_string())
 _INTEGERS = pa.large_list(pa.int64())
 _FLOATS = pa.large_list(pa.float64())
-_IN_BRACKETS = r"^\s*(<[^<>\s]+>\s*)*$"
 
 
 class Chosen(NamedTuple):
@@ -270,7 +270,10 @@ def _lists(
     if pa.types.is_null(kind):
         return pa.nulls(len(array), NAMES)
     if _is_string(kind):
-        return _split(array.cast(pa.large_string()), by_number, name, separator)
+        texts = array.cast(pa.large_string())
+        if by_number:
+            return split_labels(texts, True, separator)
+        return split_cells(texts, separator, uris=field_of(name) == URIS)
     if pa.types.is_integer(kind):  # one label a row
         counts = np.asarray(array.is_valid()).astype(np.int64)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
@@ -285,18 +288,6 @@ def _lists(
             return _cast(array, _FLOATS, name, file)
     expected = "lists of numbers" if by_number else "lists of strings or of label numbers"
     raise DataError(f"column {name}: expected {expected}, found {kind}", file=file)
-
-
-def _split(texts: pa.Array, by_number: bool, name: str, separator: str | None) -> pa.Array:
-    """Strings of labels as lists; identifiers in angle brackets, as Annif has them, are split at
-    blanks and lose their brackets."""
-    if separator is None and not by_number:
-        bracketed = "<" in next((v.as_py() for v in texts if v.as_py()), "")
-        if bracketed:
-            bracketed = pc.all(pc.match_substring_regex(texts, _IN_BRACKETS)).as_py() is not False
-        if bracketed or field_of(name) == URIS:
-            return split_labels(pc.replace_substring_regex(texts, "[<>\\s]+", " "), separator=" ")
-    return split_labels(texts, by_number, separator)
 
 
 def _shared_bytes(array: pa.Array) -> int:
