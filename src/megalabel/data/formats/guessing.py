@@ -29,8 +29,9 @@ _IN_TEXT = re.compile(r"\w+\s+\w+\s+\w+")
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns, for a message."""
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
+    """The names of columns, for a message; an index without a name is not worth one."""
+    named = [name for name in names if name.strip()]
+    return ", ".join(named[:20]) + (", …" if len(named) > 20 else "") if named else "none"
 
 
 def no_text(sample: Sample, file: str | Path, labels: bool) -> DataError:
