@@ -10,8 +10,10 @@ from megalabel import systems as recipes
 from megalabel.cli import output
 from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
+    Budget,
     Folder,
     Json,
+    Memory,
     Seed,
     Settings,
     System,
@@ -41,7 +43,9 @@ def systems(
 @reads_corpora
 def plan(
     folder: Folder,
-    system: System = "knn",
+    system: System = "auto",
+    budget: Budget = None,
+    memory: Memory = None,
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
@@ -50,7 +54,7 @@ def plan(
 ) -> None:
     """Say the peak memory, disk and time of a training job before it starts."""
     use_threads(threads)
-    tagger = create(system, settings, seed)
+    tagger = create(system, settings, seed, budget, memory)
     corpus = reading.corpus(folder, "train")
     foreseen = recipes.get(system).plan(tagger, corpus)
     chosen = tagger.classifier.settings_for(len(corpus.labels))

@@ -30,6 +30,10 @@ Settings = Annotated[
         help="A parameter of the system, or of a part (features.min_df=2); may be repeated.",
     ),
 ]
+Budget = Annotated[
+    str | None, typer.Option(help="Of auto: how long it may take, such as 90s, 10m or 2h.")
+]
+Memory = Annotated[str | None, typer.Option(help="Of auto: the most memory, such as 4G.")]
 Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
 
 
@@ -39,9 +43,17 @@ def use_threads(threads: int | None) -> None:
         megalabel.set_threads(threads)
 
 
-def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
+def create(
+    system: str,
+    settings: list[str] | None,
+    seed: int,
+    budget: str | None = None,
+    memory: str | None = None,
+) -> Tagger:
     """The tagger that the options ask for."""
-    tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
+    limits = {"budget": budget, "memory": memory}
+    given = {name: value for name, value in limits.items() if value is not None}
+    tagger = systems.create(system, **{"seed": seed} | given | settings_of(settings))
     tagger.check_parts()
     return tagger
 
