@@ -68,6 +68,7 @@ def test_they_are_part_of_the_model(tagger, corpus, tmp_path):
         assert same.seen_texts(corpus[:200]) == 200
     shards = [systems.create("dismec").fit(corpus[:200].label_shard(i, 2)) for i in (1, 2)]
     assert megalabel.merge(shards).seen_texts(corpus[:200]) == 200
+    assert megalabel.mix([tagger], corpus[200:]).seen_texts(corpus) == 300
 
 
 def test_more_texts_join(corpus):
