@@ -25,12 +25,12 @@ _LABEL_NAMES = re.compile(
 _ID_NAMES = re.compile(r"(.*[^a-z])?(id|nr|number|nummer|key|uri|url)s?")
 _SEPARATORS = (", ", ",", " / ", "/", "#", "\t")
 _LONG = 3  # words of a text, at least, on average
-_IN_TEXT = re.compile(r"\w+\s+\w+\s+\w+")
+_IN_TEXT = re.compile(r"\w\s\w+\s\w")
 
 
 def listed(names: Sequence[str]) -> str:
     """The names of columns, for a message; an index without a name is not worth one."""
-    named = [name for name in names if name.strip()]
+    named = [name if len(name) <= 60 else f"{name[:57]}…" for name in names if name.strip()]
     return ", ".join(named[:20]) + (", …" if len(named) > 20 else "") if named else "none"
 
 

@@ -37,7 +37,7 @@ _TYPES = {
     "relevances": pa.list_(pa.float64()),
     "marks": pa.int64(),
 }
-_OBJECT = re.compile(r"(^|[\[,])\s*\{", re.MULTILINE)
+_OBJECT = re.compile(r"(^|[\[,])[ \t]*\{", re.MULTILINE)
 _TRIED = 10 * SAMPLED  # places where an object may begin
 _DECODER = json.JSONDecoder()
 
