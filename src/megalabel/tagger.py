@@ -39,6 +39,7 @@ from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import by_name
 from megalabel.data.examples import Examples
+from megalabel.data.hashes import count_known, known_hashes, text_hashes
 from megalabel.data.matrix import clamped, filled_rows
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
@@ -102,7 +103,7 @@ class Tagger(Component):
     `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
     `predict`, `predict_proba`, `score`,
     `decision_function`, `evaluate`, `explain`,
-    `prepare`, `prune`, `save`
+    `seen_texts`, `prepare`, `prune`, `save`
     `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
     `set_decision`, `set_params`, `restore`      call may run at the same time
     `load`                                       safe: each call makes a tagger of its own
@@ -144,6 +145,7 @@ class Tagger(Component):
         "label_counts_": array(np.int64, "labels"),
         "n_texts_": value(integer(0)),
         "in_names_": optional(value(boolean())),
+        "text_hashes_": optional(array(np.uint64, "texts")),
     }
 
     features_: Featurizer
@@ -156,6 +158,7 @@ class Tagger(Component):
     label_counts_: np.ndarray
     n_texts_: int
     in_names_: bool = False  # whether y were lists of names, as what predict answers with is then
+    text_hashes_: np.ndarray | None = None  # of the texts of training, sorted; of vectors none
 
     def __init__(
         self,
@@ -210,6 +213,9 @@ class Tagger(Component):
         self.origin = None  # what is learned now is not of the folder it was read from
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
+        self.text_hashes_ = None
+        if corpus.texts is not None:
+            self.text_hashes_ = known_hashes(text_hashes(corpus.texts))
         self.provenance_ = {
             "date": _now(),
             "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
@@ -386,6 +392,8 @@ class Tagger(Component):
         counts[: len(self.label_counts_)] += self.label_counts_
         self.label_counts_ = counts
         self.n_texts_ += len(corpus)
+        if self.text_hashes_ is not None and corpus.texts is not None:
+            self.text_hashes_ = known_hashes(self.text_hashes_, text_hashes(corpus.texts))
         if self.calibration_ is not None:
             self.calibration_ = self.calibration_.for_counts(counts)
         return self
@@ -706,9 +714,15 @@ class Tagger(Component):
 
         `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
         label of `corpus.aligned(tagger.labels)`, or a Path: a file that `labels.read_propensities`
-        reads. `ranking` is what `rank` gave for the texts, where it is there already.
+        reads. `ranking` is what `rank` gave for the texts, where it is there already. That texts
+        were trained on, for which a ranking is better than for others, is logged.
         """
         corpus = self._measurable(X, y)
+        if seen := self.seen_texts(corpus):
+            log.warning(
+                "%s texts, %s of them (%.1f%%) were in the training data",
+                *(f"{len(corpus):,}", f"{seen:,}", 100 * seen / len(corpus)),
+            )
         if isinstance(propensities, Path):
             propensities = read_propensities(propensities, corpus.labels)
         if ranking is None:
@@ -722,6 +736,22 @@ class Tagger(Component):
             beta=beta,
             probabilities=self.calibration_ is not None,
         )
+
+    def seen_texts(self, X: Any) -> int:
+        """How many of some texts are equal to one that was trained on; 0 where that is not known.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> tagger = systems.create("knn").fit(["red dress", "blue jeans"], [["a"], ["b"]])
+        >>> tagger.seen_texts(["blue jeans", "blue dress"])
+        1
+        """
+        self.check_fitted()
+        inputs = _as_inputs(X)
+        if self.text_hashes_ is None or inputs.texts is None:
+            return 0
+        return count_known(text_hashes(inputs.texts), self.text_hashes_)
 
     def _measurable(self, X: Any, y: Any) -> Corpus:
         """A corpus whose labels are numbered as here, with some that can be ranked."""

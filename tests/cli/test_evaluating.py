@@ -79,7 +79,7 @@ def test_json_is_what_people_are_shown(places):
     def values(*options):
         return json.loads(run("evaluate", places / "knn", places / "things", "--json", *options))
 
-    facts = {"rows", "split", "labels", "seconds"}
+    facts = {"rows", "split", "labels", "seconds", "trained_on"}
     bare = values()
     assert {name.partition("@")[0] for name in bare} - facts <= set(HEADLINE)
     assert {"P@1", "nDCG@5", "macro-F1@5"} < bare.keys()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.errors import ShapeError
 
 LABELS = 6
@@ -132,3 +132,16 @@ def test_data_frames():
     rows = frame.to_pandas().explode(["labels", "scores"])
     assert rows["labels"].tolist() == ["b", "a", "a"]
     assert rows["scores"].astype(float).tolist() == pytest.approx([0.9, 0.25, 0.5])
+
+
+def test_identifiers_of_labels():
+    labels = LabelSet(["Q1", "Q2"], names=["cat", "dog"])
+    ranking = Ranking([[1, 0]], [[0.9, 0.2]], labels)
+    assert ranking.tags() == [[Tag("dog", 0.9, "Q2"), Tag("cat", 0.2, "Q1")]]
+    assert next(ranking.rows())["labels"][0] == {"label": "dog", "probability": 0.9, "id": "Q2"}
+    assert ranking.to_arrow()["label_ids"].to_pylist() == [["Q2", "Q1"]]
+    same = LabelSet(["cat", "dog"], names=["cat", "dog"])
+    assert not same.identified
+    plain = Ranking([[1]], [[0.9]], same)
+    assert repr(plain.tags()[0][0]) == "Tag(label='dog', probability=0.9)"
+    assert "id" not in next(plain.rows())["labels"][0]

@@ -14,7 +14,8 @@ from rich.markup import escape
 
 from megalabel import data, store, systems
 from megalabel.cli import output
-from megalabel.cli.shared import Seed, System, Threads, read, use_threads
+from megalabel.cli.reading import AS_USUAL
+from megalabel.cli.shared import Seed, System, Threads, use_threads
 from megalabel.data import Corpus
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
@@ -49,7 +50,7 @@ def demo(
     if folder is None:
         train, test = _write_corpus(out / "corpus", texts, labels, seed, measured)
     else:
-        train, test = (read(folder, part, False) for part in ("train", "test"))
+        train, test = (AS_USUAL.corpus(folder, part) for part in ("train", "test"))
     output.console.print(
         f"[bold]1.[/] corpus: {len(train):,} texts to learn from, "
         f"{len(test):,} to be tested on, {len(train.labels):,} labels"

@@ -11,18 +11,16 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Cutoffs,
     Folder,
     Json,
-    MaxBytes,
     Model,
     Part,
     Seed,
-    SkipBad,
     Threads,
     cutoffs,
-    read,
     use_threads,
 )
 from megalabel.data.writing import check_table, write_table
@@ -41,6 +39,7 @@ _FIT_PROPENSITIES = (
 )
 
 
+@reads_corpora
 def evaluate(
     model: Model,
     folder: Folder,
@@ -77,8 +76,7 @@ def evaluate(
     beta: Annotated[float, typer.Option(min=0.0, help="Of the macro F-beta.")] = 2.0,
     seed: Seed = 0,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Measure a model on the test part of a corpus, in percent.
@@ -97,7 +95,7 @@ def evaluate(
     options: dict[str, Any] = {"k": cutoffs(k), "propensities": given, "beta": beta}
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
-    corpus = read(folder, part, skip_bad, max_bytes)
+    corpus = reading.corpus(folder, part)
     started = time.perf_counter()
     result = tagger.evaluate(corpus, **options)
     seconds = time.perf_counter() - started
@@ -114,7 +112,7 @@ def evaluate(
                 intervals=intervals, bins=bins, reliability=reliability, seed=seed
             )
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
-        shown["seconds"] = round(seconds, 3)
+        shown |= {"trained_on": tagger.seen_texts(corpus), "seconds": round(seconds, 3)}
         if comparison is not None:
             shown["comparison"] = comparison.to_dict(percent=True, headline=not everything)
         output.show_json(shown)

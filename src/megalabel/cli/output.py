@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from megalabel.data.problems import Problems
+from megalabel.errors import DataError
 from megalabel.metrics import Evaluation
 from megalabel.units import duration
 
@@ -21,7 +22,7 @@ notes = Console(stderr=True, highlight=False)
 
 def complain(error: object, code: int) -> int:
     """Show an error on stderr; gives the exit code back."""
-    notes.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    notes.print(f"[bold red]error:[/] {escape(_said(error))}", soft_wrap=True)
     return code
 
 
@@ -137,14 +138,21 @@ def show_bars(title: str, bars: Mapping[str, int]) -> None:
     console.print(table)
 
 
-def tell_skipped(problems: Problems, shown: int = 10) -> None:
-    """Say what was left out of a corpus."""
+def tell_problems(problems: Problems, shown: int = 10) -> None:
+    """Say what was left out of a corpus, and what was likely meant otherwise."""
+    for doubt in problems.notes:
+        warn(_said(doubt))
     if problems.count:
         warn(f"{problems.count:,} bad lines were skipped:")
         for problem in problems.kept[:shown]:
-            notes.print(f"  {escape(str(problem))}", soft_wrap=True)
+            notes.print(f"  {escape(_said(problem))}", soft_wrap=True)
         if problems.count > shown:
             notes.print(f"  … and {problems.count - shown:,} more")
+
+
+def _said(error: object) -> str:
+    """The message of an error, with options as they are typed."""
+    return error.on_command_line() if isinstance(error, DataError) else str(error)
 
 
 def _titled(title: str, show_header: bool = True) -> Table:

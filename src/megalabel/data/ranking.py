@@ -20,10 +20,29 @@ _AT_ONCE = 8192  # rows made at a time
 
 
 class Tag(NamedTuple):
-    """One label of one text, for people."""
+    """One label of one text, for people; with its identifier, where labels have one that is not
+    their name.
+
+    Examples
+    --------
+    >>> Tag("dog", 0.9), Tag("dog", 0.9, "Q144")
+    (Tag(label='dog', probability=0.9), Tag(label='dog', probability=0.9, id='Q144'))
+    """
 
     label: str
     probability: float
+    id: str | None = None
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"Tag({fields})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Label and probability by name, for JSON; the identifier where there is one."""
+        fields = self._asdict()
+        if self.id is None:
+            del fields["id"]
+        return fields
 
 
 class Ranking:
@@ -133,12 +152,15 @@ class Ranking:
         return matrix
 
     def to_arrow(self) -> pa.Table:
-        """A table with a list of label names and a list of scores for each text."""
+        """A table with a list of label names and a list of scores for each text; and one of
+        identifiers, `label_ids`, where labels have some that are not their names."""
         present = self.present
-        lengths = present.sum(axis=1)
-        names = self.labels.names.take(pa.array(self.ids[present]))
-        scores = pa.array(self.scores[present])
-        return pa.table({"labels": lists(lengths, names), "scores": lists(lengths, scores)})
+        lengths, numbers = present.sum(axis=1), pa.array(self.ids[present])
+        columns = {"labels": self.labels.names.take(numbers)}
+        if self.labels.identified:
+            columns["label_ids"] = self.labels.ids.take(numbers)
+        columns["scores"] = pa.array(self.scores[present])
+        return pa.table({name: lists(lengths, values) for name, values in columns.items()})
 
     def to_pandas(self) -> Any:
         """The table of `to_arrow` as a pandas data frame; `explode(["labels", "scores"])` of it has
@@ -159,7 +181,8 @@ class Ranking:
         return html.sheet(caption, ["text", f"labels and their {scores}"], rows)
 
     def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
-        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`.
+        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`, and its
+        `id` where labels have identifiers.
 
         Of a corpus, whose texts these are, the rows have `text` too (None of vectors), and `uid`
         where there is one.
@@ -180,15 +203,20 @@ class Ranking:
                     if corpus.ids is not None and (uid := corpus.ids[i].as_py()):
                         row["uid"] = uid
                     row["text"] = None if corpus.texts is None else corpus.texts[i].as_py()
-                yield row | {"labels": [tag._asdict() for tag in tags]}
+                yield row | {"labels": [tag.to_dict() for tag in tags]}
 
     def tags(self) -> list[list[Tag]]:
         """Label names and scores as plain Python lists, one a text."""
         names, known = self.labels.names, len(self.labels)
+        ids = self.labels.ids if self.labels.identified else None
         return [
             # the shortest decimal of the float32, not the long one of its float64
             [
-                Tag(names[number].as_py(), float(str(score)))
+                Tag(
+                    names[number].as_py(),
+                    float(str(score)),
+                    None if ids is None else ids[number].as_py(),
+                )
                 for number, score in zip(row, scores, strict=True)
                 if number < known
             ]
