@@ -10,7 +10,9 @@
 #include "bind_decision.hpp"
 #include "bind_labels.hpp"
 #include "bind_linear.hpp"
+#include "bind_matching.hpp"
 #include "bind_metrics.hpp"
+#include "bind_mix.hpp"
 #include "bind_retrieval.hpp"
 #include "bind_text.hpp"
 #include "memory.hpp"
@@ -72,6 +74,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_arrays(m);
     megalabel::bind::bind_sparse_text(m);
     megalabel::bind::bind_text(m);
+    megalabel::bind::bind_matching(m);
     megalabel::bind::bind_retrieval(m);
     megalabel::bind::bind_training(m);
     megalabel::bind::bind_boosting(m);
@@ -81,4 +84,5 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_metrics(m);
     megalabel::bind::bind_calibration(m);
     megalabel::bind::bind_decision(m);
+    megalabel::bind::bind_mix(m);
 }

@@ -18,6 +18,7 @@
 #include "conjugate_gradients.hpp"
 #include "lanes.hpp"
 #include "line_search.hpp"
+#include "matching.hpp"
 #include "sampling.hpp"
 
 namespace {
@@ -353,6 +354,71 @@ void test_damaged_chunks_are_refused() {
     CHECK(refused([](auto& b) { b.block_bits = 17; }));
 }
 
+// --- matching
+
+// Two labels: one with the names "0 1" and "2", one with the name "1 0 1"; words 0 and 1 have stem
+// 0, word 2 has stem 1.
+struct MatchedNames {
+    std::vector<std::int64_t> name_starts{0, 2, 3}, word_starts{0, 2, 3, 6};
+    std::vector<std::int32_t> words{0, 1, 2, 1, 0, 1}, stems{0, 0, 1};
+    std::vector<float> word_idf{1.f, 2.f, 4.f}, stem_idf{1.f, 3.f};
+
+    std::array<float, megalabel::matching::kFeatures> features(std::span<const std::int32_t> text,
+                                                               std::int32_t label) const {
+        megalabel::matching::Matcher matcher(
+            {name_starts, word_starts, words, stems, word_idf, stem_idf, 5.f});
+        std::array<float, megalabel::matching::kFeatures> out;
+        matcher.read(text);
+        matcher.features(std::span(&label, 1), out.data());
+        return out;
+    }
+};
+
+void test_names_are_matched_word_by_word() {
+    using namespace megalabel::matching;
+    const MatchedNames names;
+    const std::vector<std::int32_t> text{1, 1, 0, 1, -1, -3};  // the last: unknown, with stem 1
+    auto found = names.features(text, 1);
+    CHECK(found[kPhrase] == 1 && found[kWhole] == 1 && found[kNameWords] == 3);
+    CHECK(found[kFirstPosition] == 0 && found[kRarestFound] == 2 && found[kRarestMissing] == 0);
+    CHECK(near(found[kTextShare], 3. / 13, 1e-6));
+    found = names.features(std::span(text).first(2), 0);
+    CHECK(near(found[kWeightedShare], 2. / 3, 1e-6) && found[kStemShare] == 1);
+    found = names.features(std::span(text).last(2), 0);  // the second name, by its stem
+    CHECK(found[kNameWords] == 1 && found[kStemShare] == 1 && found[kShare] == 0);
+    CHECK(std::isnan(found[kFirstPosition]));
+    found = names.features({}, 0);
+    CHECK(found[kNameWords] == 2 && found[kTextShare] == 0);
+    for (const std::int32_t none : {-1, 2})
+        for (const float value : names.features(text, none)) CHECK(std::isnan(value));
+}
+
+void test_damaged_names_are_refused() {
+    const auto refused = [](auto&& damage, std::vector<std::int32_t> text = {0, 1, 2, -2},
+                            std::int32_t label = 0) {
+        MatchedNames names;
+        damage(names);
+        try {
+            names.features(text, label);
+        } catch (const std::invalid_argument&) {
+            return true;
+        }
+        return false;
+    };
+    constexpr auto least = std::numeric_limits<std::int32_t>::min();
+    const auto nothing = [](auto&) {};
+    CHECK(!refused(nothing));
+    CHECK(refused(nothing, {3}) && refused(nothing, {-4}) && refused(nothing, {least}));
+    CHECK(refused(nothing, {}, 3) && refused(nothing, {}, -2) && refused(nothing, {}, least));
+    CHECK(refused([](auto& n) { n.name_starts[1] = 9; }));
+    CHECK(refused([](auto& n) { n.name_starts[0] = -1; }));
+    CHECK(refused([](auto& n) { n.word_starts[1] = 7; }));
+    CHECK(refused([](auto& n) { n.words[0] = 3; }));
+    CHECK(refused([](auto& n) { n.stems[0] = -1; }));
+    CHECK(refused([](auto& n) { n.stems.pop_back(); }));
+    CHECK(refused([](auto& n) { n.name_starts.clear(); }));
+}
+
 // --- boosted trees
 
 namespace boosting = megalabel::boosting;
@@ -439,6 +505,8 @@ int main() {
     test_features_are_counted_within_their_section();
     test_rows_of_many_entries_begin_in_smaller_blocks();
     test_damaged_chunks_are_refused();
+    test_names_are_matched_word_by_word();
+    test_damaged_names_are_refused();
     test_values_share_bins_evenly_and_frequent_ones_have_their_own();
     test_leaves_are_those_that_rows_are_led_to();
     test_trees_learn_what_two_features_say_together();

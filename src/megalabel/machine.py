@@ -1,4 +1,5 @@
-"""The memory of this machine: how much this process holds, and how much there is left for it.
+"""The memory of this machine: how much this process holds, and how much there is left for it; and
+whether it has a GPU.
 
 Linux tells by `/proc`. Elsewhere, as on macOS, what is known instead is the most that the process
 has held, and all memory that the machine has.
@@ -17,6 +18,7 @@ import pyarrow as pa
 from megalabel import _native
 
 _PROCESSES = Path("/proc")
+_DEVICES = Path("/dev")
 _CONTAINER = Path("/sys/fs/cgroup")  # where a container finds its own limits
 
 
@@ -73,3 +75,8 @@ def _fields(file: Path) -> dict[str, int]:
     """The sizes in a file of lines like `VmRSS:  1024 kB`, in bytes."""
     lines = (line.split() for line in file.read_text().splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[2:] == ["kB"]}
+
+
+def has_gpu_device() -> bool:
+    """Whether the system shows a GPU that torch may be able to use; torch itself is not asked."""
+    return any(any(_DEVICES.glob(name)) for name in ("nvidia[0-9]*", "kfd", "dxg"))

@@ -40,6 +40,17 @@ class Prepared:
     """True if a fit has taken it up."""
 
 
+def check_learnable(corpus: Corpus) -> None:
+    """Raise a DataError where a corpus has no text or no label."""
+    if not len(corpus):
+        raise DataError("there is no text to learn from")
+    if not len(corpus.labels):
+        raise DataError(
+            "the corpus has no labels to learn: expected a field `labels` with names, or "
+            "`target_ind` with numbers"
+        )
+
+
 def in_random_order(targets: csr_matrix, seed: int) -> np.ndarray:
     """The numbers of texts in random order, any part of which has its share of texts with no label
     that another text has: held out, those are like new texts without any known label."""

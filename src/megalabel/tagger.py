@@ -48,7 +48,7 @@ from megalabel.labels import read_propensities
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.preparing import Prepared, examples_of, in_random_order
+from megalabel.preparing import Prepared, check_learnable, examples_of, in_random_order
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class Tagger(Component):
         prepared : Prepared, optional
             What `prepare` gave for the same corpus, for this fit alone.
         """
-        corpus = _as_corpus(X, y, labels)
+        corpus = as_corpus(X, y, labels)
         if prepared is None:
             prepared = self.prepare(corpus)
         if prepared.used or len(prepared.examples) != len(corpus):
@@ -223,13 +223,7 @@ class Tagger(Component):
         It can be looked at, to say what the fit will cost, before it is given to `fit`.
         """
         self.check_parts()  # all of them, before features are made
-        if not len(corpus):
-            raise DataError("there is no text to learn from")
-        if not len(corpus.labels):
-            raise DataError(
-                "the corpus has no labels to learn: expected a field `labels` with names, or "
-                "`target_ind` with numbers"
-            )
+        check_learnable(corpus)
         features = self.features if self.features is not None else Tfidf()
         if corpus.texts is None and not isinstance(features, Precomputed):
             if self.classifier.reads_texts:
@@ -296,7 +290,8 @@ class Tagger(Component):
         label_counts = prepared.first.label_counts
         prepared.first = examples  # a copy of most rows is not to be held any longer
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
-        calibrator = None if self.calibration is None else self._calibrator(self.calibration)
+        method = self.calibration
+        calibrator = None if method is None else calibrator_for(method, self.decision_)
         width = 0 if calibrator is None else calibrator.k
         if self.decision_.learns:
             width = max(width, self.decision_.shortlist(1))
@@ -314,16 +309,6 @@ class Tagger(Component):
         self._fit_decision(ranking, corpus.targets[rows])
         if self.calibration_ is not None and self.trainings(len(corpus)) > 1:
             self.calibration_ = self.calibration_.for_counts(self.label_counts_)
-
-    def _calibrator(self, method: Calibrator | str) -> Calibrator:
-        """A calibrator that learns from as many labels of a text as the decision looks at."""
-        made = as_calibrator(method)
-        deep = self.decision_.shortlist(made.k)
-        if deep <= made.k:
-            return made
-        own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
-        deeper: Calibrator = clone(made).set_params(**{own: deep})
-        return deeper
 
     def _fit_decision(self, ranking: Ranking, targets: csr_matrix | None) -> None:
         if self.decision_.learns:
@@ -375,7 +360,7 @@ class Tagger(Component):
             return self.fit(X, y, labels=labels)
         if labels is None:
             labels = self._labels_for(y)
-        corpus = _as_corpus(X, y, labels).aligned(self.labels)
+        corpus = as_corpus(X, y, labels).aligned(self.labels)
         with store.blaming(self):
             vectors = self.features_.transform(corpus)
         # rows of other kinds are not vectors
@@ -584,7 +569,7 @@ class Tagger(Component):
             if X is None:
                 raise DataError(f"{type(rule).__name__} learns from texts: give some")
             labelled = y is not None or (isinstance(X, Corpus) and X.targets.nnz > 0)
-            inputs = _as_corpus(X, y, self._labels_for(y)) if y is not None else _as_inputs(X)
+            inputs = as_corpus(X, y, self._labels_for(y)) if y is not None else _as_inputs(X)
             truth = inputs.aligned(self.labels).targets if labelled else None
             ranking = self.candidates(inputs, rule, 1)
             rule.fit(ranking, truth, (self.label_counts_, self.n_texts_))
@@ -683,7 +668,7 @@ class Tagger(Component):
     def _measurable(self, X: Any, y: Any) -> Corpus:
         """A corpus whose labels are numbered as here, with some that can be ranked."""
         known = self.labels
-        corpus = _as_corpus(X, y, self._labels_for(y)).aligned(known)
+        corpus = as_corpus(X, y, self._labels_for(y)).aligned(known)
         if not corpus.targets.nnz:
             raise DataError("the corpus has no labels to be measured against")
         if corpus.targets.indices.min() >= len(known):
@@ -792,6 +777,17 @@ class Tagger(Component):
         return np.array(self.labels.names.to_pylist(), dtype=object)
 
 
+def calibrator_for(method: Calibrator | str, decision: Decision) -> Calibrator:
+    """A calibrator that learns from as many labels of a text as a decision looks at."""
+    made = as_calibrator(method)
+    deep = decision.shortlist(made.k)
+    if deep <= made.k:
+        return made
+    own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
+    deeper: Calibrator = clone(made).set_params(**{own: deep})
+    return deeper
+
+
 def as_calibrator(method: Calibrator | str) -> Calibrator:
     """A calibrator, by its name or as it is."""
     if isinstance(method, str):
@@ -814,7 +810,8 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
+def as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
+    """What a fit is given: a Corpus, or texts or vectors X with their labels y."""
     if isinstance(X, Corpus):
         if y is not None:
             raise DataError("a Corpus brings its labels: give either a Corpus, or texts and y")

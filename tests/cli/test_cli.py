@@ -58,8 +58,21 @@ def test_train_says_what_it_did(folder, tmp_path):
     assert facts["labels"] == 10
     assert facts["texts"] > 150
     assert facts["bytes"] > 0
-    shown = megalabel("train", folder, "--out", tmp_path / "m", "--set", "neighbours=5").stdout
+    options = ("--system", "knn", "--set", "neighbours=5")
+    shown = megalabel("train", folder, "--out", tmp_path / "m", *options).stdout
     assert "Trained" in shown
+
+
+def test_train_races_where_no_system_is_named(folder, tmp_path):
+    command = ("train", folder, "--out", tmp_path / "m", "--budget", "30s", "--memory", "20G")
+    facts = json.loads(megalabel(*command, "--json").stdout)
+    assert facts["system"] in {trial["system"] for trial in facts["race"]["trials"]}
+    assert facts["race"]["budget"] == 30
+    assert "nDCG@10" in megalabel(*command).stdout
+    shown = megalabel("info", tmp_path / "m").stdout
+    assert "Race" in shown
+    assert "dismec" in shown
+    assert json.loads(megalabel("plan", folder, "--json").stdout)["seconds"] == 120
 
 
 def test_a_gpu_that_is_not_there(folder, tmp_path):
@@ -276,12 +289,20 @@ def test_demo_of_a_corpus_without_texts(tmp_path):
     assert (tmp_path / "out" / "index.html").exists()
 
 
+KNN = ("--system", "knn")
+TREES = ("train", "--system", "xr-linear")
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
         (["train", "{folder}", "--system", "kn", "--out", "{out}"], 2, "did you mean 'knn'"),
-        (["train", "{folder}", "--set", "neighbours=0", "--out", "{out}"], 2, "at least 1"),
-        (["train", "{folder}", "--set", "neighbors=9", "--out", "{out}"], 2, "neighbours"),
+        (["train", "{folder}", *KNN, "--set", "neighbours=0", "--out", "{out}"], 2, "at least 1"),
+        (["train", "{folder}", *KNN, "--set", "neighbors=9", "--out", "{out}"], 2, "neighbours"),
+        (["train", "{folder}", *KNN, "--budget", "1m", "--out", "{out}"], 2, "no parameter"),
+        (["train", "{folder}", "--budget", "soon", "--out", "{out}"], 2, "'90s', '10m' or '2h'"),
+        (["train", "{folder}", "--out", "{out}", "--costs", "{out}"], 2, "name a system"),
+        (["train", "{folder}", "--out", "{out}", "--label-shard", "1/2"], 2, "name a system"),
         (["train", "{folder}", "--set", "nonsense", "--out", "{out}"], 2, "key=value"),
         (["train", "{folder}/nowhere", "--out", "{out}"], 3, "nowhere"),
         (["train", "{folder}"], 2, "--out"),
@@ -294,9 +315,9 @@ def test_demo_of_a_corpus_without_texts(tmp_path):
         (["tag", "{folder}", "a text"], 4, "not a model folder"),
         (["train", "{folder}", "--out", "{out}", "--label-shard", "two"], 2, "like 2/8"),
         (["train", "{folder}", "--out", "{out}", "--label-shard", "3/2"], 2, "shard 3 of 2"),
-        (["train", "{folder}", "--out", "{out}", "--tree", "{model}"], 2, "has no label trees"),
-        (["train", "{folder}", "--out", "{out}", "--costs", "{out}"], 3, "no such file"),
-        (["train", "{folder}", "--out", "{out}", "--propensities", "{out}"], 3, "no such file"),
+        ([*TREES, "{folder}", "--out", "{out}", "--tree", "{model}"], 2, "has no label trees"),
+        ([*TREES, "{folder}", "--out", "{out}", "--costs", "{out}"], 3, "no such file"),
+        ([*TREES, "{folder}", "--out", "{out}", "--propensities", "{out}"], 3, "no such file"),
         (["propensities", "{folder}", "--model", "direct"], 2, "needs a complete sample"),
         (["propensities", "{folder}", "--complete", "{folder}"], 2, "does not look at a complete"),
         (["propensities", "{folder}", "--out", "{folder}"], 2, "is a folder, and a file was"),
@@ -364,7 +385,7 @@ def test_settings_in_any_spelling(folder, tmp_path):
         "calibration_texts=50",
         "features.binary=true",
     ):
-        megalabel("train", folder, "--out", tmp_path / "m", "--set", setting)
+        megalabel("train", folder, *KNN, "--out", tmp_path / "m", "--set", setting)
 
 
 def test_interrupt_is_quick_and_quiet(model):

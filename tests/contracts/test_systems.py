@@ -104,8 +104,9 @@ def test_saved_and_loaded_answers_the_same(name, fitted, tmp_path):
     fitted(name).save(tmp_path / "model")
     loaded = Tagger.load(tmp_path / "model", verify=True)
     assert_same(answer(fitted(name)), answer(loaded))
-    assert loaded.get_params(deep=False).keys() == fitted(name).get_params(deep=False).keys()
-    assert loaded.system == name
+    assert type(loaded) is Tagger
+    assert loaded.get_params(deep=False).keys() == set(Tagger.parameter_names())
+    assert loaded.system == fitted(name).system
     loaded.save(tmp_path / "model")  # over the folder it is mapped from
     assert_same(answer(fitted(name)), answer(Tagger.load(tmp_path / "model")))
 

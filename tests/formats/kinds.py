@@ -24,9 +24,10 @@ from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
-from megalabel.features import BagEmbedding, Concat, Each, Precomputed, Tfidf
+from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
+from megalabel.mixing import mix
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, NearestLabels
 from megalabel.retrieval import NearestNeighbours
@@ -84,6 +85,9 @@ def answers(component: Any) -> list[np.ndarray]:
         rows = getattr(rows, "tokens", rows)
         rows = [rows.ids, rows.indptr, *words] if hasattr(rows, "ids") else rows
         rows = rows if isinstance(rows, list) else [rows]
+        if isinstance(component, NameWords):
+            found = component.transform(CORPUS[:6])
+            rows.append(component.features(found, np.tile(np.arange(5), (6, 1))))
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
     if isinstance(component, BoostedTrees):
         return [component.margins(BOOSTED[:20])]
@@ -137,6 +141,12 @@ def concat() -> Component:
 @kind
 def each() -> Component:
     return Each([Tfidf(), Precomputed()]).fit(CORPUS)
+
+
+@kind
+def name_words() -> Component:
+    names = ["red dress", "Jeans (denim) -- Dressed", "CAFÉ, Größen", "kettles", ""]
+    return NameWords().fit(Corpus(TEXTS, labels=names))
 
 
 @kind
@@ -252,6 +262,31 @@ def ensemble() -> Component:
 @kind
 def boosted_trees() -> Component:
     return BoostedTrees(trees=6, max_leaves=4, min_rows=4).fit(BOOSTED, Y[:, 0].toarray().ravel())
+
+
+def mixed(form: str) -> Component:
+    """A mix of two taggers, in a form."""
+    corpus = Corpus(TEXTS, targets=TARGETS)
+    members = [
+        Tagger(classifier, calibration=None).fit(corpus)
+        for classifier in (OneVsAll(), NearestNeighbours(neighbours=5))
+    ]
+    return mix(members, corpus, form=form, shortlist=6)
+
+
+@kind
+def mix_means() -> Component:
+    return mixed("means")
+
+
+@kind
+def mix_stack() -> Component:
+    return mixed("stack")
+
+
+@kind
+def mix_boosted() -> Component:
+    return mixed("boosted")
 
 
 # --- calibrators

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from megalabel.data.problems import Problems
 from megalabel.metrics import Evaluation
+from megalabel.units import duration
 
 console = Console(highlight=False)
 notes = Console(stderr=True, highlight=False)
@@ -67,6 +68,32 @@ def show_held_out(metrics: Mapping[str, Any]) -> None:
     if metrics:
         console.print("[bold]Measured on texts of training, ranked as if they had not been seen[/]")
         console.print(Evaluation.from_dict(metrics))
+
+
+def show_race(race: Mapping[str, Any] | None) -> None:
+    """What was tried before a system was chosen."""
+    if not race:
+        return
+    tried = [trial for trial in race["trials"] if not trial.get("refused")]
+    rows = [
+        [
+            trial["system"],
+            ", ".join(f"{name}={value}" for name, value in trial["settings"].items()),
+            trial["texts"],
+            *(f"{100 * trial[name]:.2f}" if name in trial else "" for name in ("nDCG@10", "P@1")),
+            f"{trial['seconds']:.1f}" if "seconds" in trial else "",
+            trial.get("problem", ""),
+        ]
+        for trial in tried
+    ]
+    title = (
+        f"Race: {race['winner']} won, measured on {race['held_out']:,} texts held out; "
+        f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
+        f"{race['texts']:,} texts"
+    )
+    show_table(title, ["system", "settings", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
+    if refused := len(race["trials"]) - len(tried):
+        console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 
 
 def show_reliability(tables: Mapping[str, Any]) -> None:

@@ -9,9 +9,11 @@ import typer
 from megalabel import systems as recipes
 from megalabel.cli import output
 from megalabel.cli.shared import (
+    Budget,
     Folder,
     Json,
     MaxBytes,
+    Memory,
     Seed,
     Settings,
     SkipBad,
@@ -42,7 +44,9 @@ def systems(
 
 def plan(
     folder: Folder,
-    system: System = "knn",
+    system: System = "auto",
+    budget: Budget = None,
+    memory: Memory = None,
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
@@ -52,7 +56,7 @@ def plan(
 ) -> None:
     """Say the peak memory, disk and time of a training job before it starts."""
     use_threads(threads)
-    tagger = create(system, settings, seed)
+    tagger = create(system, settings, seed, budget, memory)
     corpus = read(folder, "train", skip_bad, max_bytes)
     foreseen = recipes.get(system).plan(tagger, corpus)
     chosen = tagger.classifier.settings_for(len(corpus.labels))

@@ -35,6 +35,10 @@ Settings = Annotated[
         help="A parameter of the system, or of a part (features.min_df=2); may be repeated.",
     ),
 ]
+Budget = Annotated[
+    str | None, typer.Option(help="Of auto: how long it may take, such as 90s, 10m or 2h.")
+]
+Memory = Annotated[str | None, typer.Option(help="Of auto: the most memory, such as 4G.")]
 Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
 
 
@@ -54,9 +58,17 @@ def read(path: Path, part: str | None, skip_bad: bool, max_bytes: int | None = N
     return corpus
 
 
-def create(system: str, settings: list[str] | None, seed: int) -> Tagger:
+def create(
+    system: str,
+    settings: list[str] | None,
+    seed: int,
+    budget: str | None = None,
+    memory: str | None = None,
+) -> Tagger:
     """The tagger that the options ask for."""
-    tagger = systems.create(system, **{"seed": seed} | settings_of(settings))
+    limits = {"budget": budget, "memory": memory}
+    given = {name: value for name, value in limits.items() if value is not None}
+    tagger = systems.create(system, **{"seed": seed} | given | settings_of(settings))
     tagger.check_parts()
     return tagger
 

@@ -10,9 +10,11 @@ import typer
 from megalabel import checkpoints, store
 from megalabel.cli import output
 from megalabel.cli.shared import (
+    Budget,
     Folder,
     Json,
     MaxBytes,
+    Memory,
     Seed,
     Settings,
     SkipBad,
@@ -33,7 +35,9 @@ from megalabel.units import duration, size
 def train(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    system: System = "knn",
+    system: System = "auto",
+    budget: Budget = None,
+    memory: Memory = None,
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
@@ -60,10 +64,10 @@ def train(
 ) -> None:
     """Train a model on the training part of a corpus.
 
-    [dim]megalabel train data/ --system knn --out model[/]
+    [dim]megalabel train data/ --out model --budget 10m[/]
     """
     use_threads(threads)
-    tagger = create(system, settings, seed)
+    tagger = create(system, settings, seed, budget, memory)
     store.check_target(out)
     if checkpoint is not None:
         check_folder(checkpoint)
@@ -86,7 +90,7 @@ def train(
     seconds = tagger.provenance_["seconds"]
     tagger.save(out)
     facts = {
-        "system": system,
+        "system": tagger.system,
         "texts": len(corpus),
         "labels": len(corpus.labels),
         "features": tagger.features_.n_features,
@@ -96,8 +100,10 @@ def train(
     }
     if as_json:
         held_out = tagger.metrics_ and Evaluation.from_dict(tagger.metrics_).to_dict(percent=True)
-        output.show_json({"model": str(out), **facts, "held_out": held_out})
+        race = tagger.provenance_.get("race")
+        output.show_json({"model": str(out), **facts, "held_out": held_out, "race": race})
         return
+    output.show_race(tagger.provenance_.get("race"))
     facts |= {"seconds": duration(seconds), "bytes": size(store.folder_bytes(out))}
     output.show_facts(f"Trained {out}", facts)
     output.show_held_out(tagger.metrics_)

@@ -2,15 +2,22 @@
 
 from megalabel.rankers.attention import AttentionTree, OnnxStates
 from megalabel.rankers.boosting import BoostedTrees
+from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
+from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
 
 __all__ = [
     "AttentionTree",
+    "Boosted",
     "BoostedTrees",
+    "Combiner",
     "DenseTree",
     "Ensemble",
+    "Means",
+    "Mix",
     "NearestLabels",
     "OnnxStates",
+    "Stack",
 ]

@@ -10,7 +10,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Any
 from megalabel.errors import ParameterError
 
 if TYPE_CHECKING:
+    from megalabel.data import Corpus
     from megalabel.systems.planning import Plan
     from megalabel.tagger import Tagger
 
-__all__ = ["System", "create", "get", "names"]
+__all__ = ["COST_CLASSES", "System", "create", "get", "names"]
+
+COST_CLASSES = ("instant", "cheap", "linear", "dear", "gpu")
+"""What a fit costs, from little to much: next to nothing; an index; in proportion to the words of
+all texts; to the labels too; the training of an encoder."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,12 @@ class System:
     prepares: bool = False
     """Whether `plan` also takes `prepared`, what `Tagger.prepare` gave, so that the features which
     it looks at are made once."""
+    cost_class: str | None = None
+    """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
+    race: tuple[Mapping[str, Any], ...] = ()
+    """Settings besides the defaults that the race tries, one after another."""
+    suits: Callable[[Corpus], bool] | None = None
+    """Whether it is worth a trial on a corpus; None: on any."""
 
     @property
     def neural(self) -> bool:
@@ -94,13 +105,18 @@ def create(name: str, **parameters: Any) -> Tagger:
     name : str
         One of `names()`.
     **parameters
-        The recipe's own keywords, those of `Tagger`, or `part__name` for any of a part.
+        The recipe's own keywords, those of `Tagger`, or `part__name` for any of a part. With
+        `rerank=True` its labels are ranked anew by what a mix of it alone learns (`systems.mix`).
 
     Examples
     --------
     >>> create("knn", neighbours=30, features__min_df=2).classifier.neighbours
     30
     """
+    if parameters.pop("rerank", False):
+        from megalabel.systems.mix import Mixed
+
+        return Mixed.of(create(name, **parameters))
     system = get(name)
     own = system.parameters()
     tagger = system.build(**{k: v for k, v in parameters.items() if k in own})

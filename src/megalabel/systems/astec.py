@@ -65,4 +65,5 @@ SYSTEM = System(
     cost="O(epochs x texts x (words + clusters + shortlist) x width) + a search over all labels",
     build=astec,
     plan=plan_neural,
+    cost_class="gpu",
 )

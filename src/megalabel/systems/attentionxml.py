@@ -82,4 +82,5 @@ SYSTEM = System(
     cost="O(levels x epochs x texts x length x (encoder + labels or candidates x width)); GPU",
     build=attentionxml,
     plan=plan_neural,
+    cost_class="gpu",
 )

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from megalabel.linear import TreeClassifier
 from megalabel.systems import System
-from megalabel.systems.linear_parts import linear_tagger, plan_tree
+from megalabel.systems.linear_parts import (
+    FEATURES_RACE,
+    linear_tagger,
+    many_labels,
+    plan_tree,
+)
 from megalabel.tagger import Tagger
 
 
@@ -53,4 +58,7 @@ SYSTEM = System(
     build=bonsai,
     plan=plan_tree,
     prepares=True,
+    cost_class="linear",
+    race=({"cost": 2.0}, {"cost": 0.5}, *FEATURES_RACE, {"beam": 30}, {"prune": 0.03}),
+    suits=many_labels,
 )

@@ -77,4 +77,5 @@ SYSTEM = System(
     cost="O(epochs x texts x (encoder + shortlists x width)) + a linear classifier; GPU",
     build=cascadexml,
     plan=plan_neural,
+    cost_class="gpu",
 )

@@ -6,7 +6,12 @@ from typing import Any
 
 from megalabel.linear import OneVsAll
 from megalabel.systems import System
-from megalabel.systems.linear_parts import linear_tagger, plan_one_vs_all
+from megalabel.systems.linear_parts import (
+    FEATURES_RACE,
+    few_labels,
+    linear_tagger,
+    plan_one_vs_all,
+)
 from megalabel.tagger import Tagger
 
 
@@ -44,4 +49,7 @@ SYSTEM = System(
     build=dismec,
     plan=plan_one_vs_all,
     prepares=True,
+    cost_class="dear",
+    race=({"cost": 1.4}, {"cost": 0.4}, *FEATURES_RACE, {"prune": 0.02}),
+    suits=few_labels,
 )

@@ -61,4 +61,13 @@ SYSTEM = System(
     cost="O(words of all texts)",
     build=knn,
     plan=plan,
+    cost_class="cheap",
+    race=(
+        {"similarity": "bm25"},
+        {"power": 1.5},
+        {"power": 5.0},
+        {"neighbours": 60},
+        {"neighbours": 15},
+        {"ngram_range": (1, 2)},
+    ),
 )

@@ -35,6 +35,12 @@ def use_label_files(
     trees : path, optional
         A model folder whose label trees are taken in place of new ones, or a saved `LabelTree`.
     """
+    told = (costs, propensities, trees)
+    if "classifier" not in tagger.parameter_names() and any(file is not None for file in told):
+        raise ParameterError(
+            f"{tagger.system} chooses a classifier by itself, so files about labels have no place "
+            "in it: name a system"
+        )
     rows = slice(None) if learned is None else labels.indices(learned.ids)
     if propensities is not None:
         values = read_propensities(propensities, labels)[rows]

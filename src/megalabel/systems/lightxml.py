@@ -80,4 +80,5 @@ SYSTEM = System(
     cost="O(epochs x texts x (encoder + labels or shortlists x width)); GPU",
     build=lightxml,
     plan=plan_neural,
+    cost_class="gpu",
 )

@@ -16,11 +16,11 @@ from megalabel.calibration import Joint
 from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.data.examples import Examples
-from megalabel.features import Tfidf
+from megalabel.features import Concat, Tfidf
 from megalabel.linear import OneVsAll, TreeClassifier, training
 from megalabel.linear.chunks import ChunkedWeights
 from megalabel.linear.one_vs_all import LABELS_AT_ONCE, OneVsAllJob
-from megalabel.linear.tree import TreeJob
+from megalabel.linear.tree import ONE_VS_ALL, TreeJob
 from megalabel.parts import Classifier
 from megalabel.preparing import Prepared
 from megalabel.systems.planning import (
@@ -49,6 +49,24 @@ _LARGE = 16  # from so many blocks of labels a group on, it is blocks
 _CLUSTERING, _FASTER, _SLOWER = 0.85, -0.1, 0.4
 # By so much the power by which a model grows with the rows falls with every doubling of them.
 _FALLING = 0.02
+
+# Features besides words, for the race of `auto`: runs of letters, and pairs of words besides.
+_LETTERS = Tfidf(analyzer="char_wb", ngram_range=(4, 4), min_df=2)
+_PAIRS = Tfidf(ngram_range=(2, 2), min_df=2)
+FEATURES_RACE = (
+    {"features": Concat([Tfidf(), _LETTERS], weights=[1, 0.5])},
+    {"features": Concat([Tfidf(), _LETTERS, _PAIRS], weights=[1, 0.5, 0.5])},
+)
+
+
+def few_labels(corpus: Corpus) -> bool:
+    """Whether a race tries one-versus-all on the labels of a corpus."""
+    return len(corpus.labels) <= 3 * ONE_VS_ALL
+
+
+def many_labels(corpus: Corpus) -> bool:
+    """Whether they are clustered into trees: fewer are trained one-versus-all, as `dismec` does."""
+    return len(corpus.labels) > ONE_VS_ALL
 
 
 def linear_tagger(

@@ -32,4 +32,5 @@ SYSTEM = System(
     cost="O(labels)",
     build=prior,
     plan=plan,
+    cost_class="instant",
 )

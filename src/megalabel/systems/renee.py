@@ -61,4 +61,5 @@ SYSTEM = System(
     cost="O(epochs x texts x (encoder + labels x width)); GPU",
     build=renee,
     plan=plan_neural,
+    cost_class="gpu",
 )

@@ -69,4 +69,5 @@ SYSTEM = System(
     cost="O(levels x epochs x texts x encoder) + a linear classifier; GPU",
     build=xr_transformer,
     plan=plan_neural,
+    cost_class="gpu",
 )

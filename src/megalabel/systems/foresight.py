@@ -1,0 +1,114 @@
+"""Foresight: the seconds and the memory that trials of a race are going to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from megalabel.data import Corpus
+from megalabel.errors import MegalabelError
+from megalabel.features import Tfidf
+from megalabel.machine import memory_in_use
+from megalabel.systems.trials import Candidate, Trial, Trials
+
+# Seconds grow by a power of the texts: labels come with them. The second and third are its bounds
+# where two trials tell.
+_GROWTH, _LEAST, _MOST = 1.15, 0.8, 1.4
+_TELLING = 0.5  # seconds; of less, most is not training
+_SMALL = 4_000  # texts, and labels: a trial of fewer is over before it is planned
+_SAMPLE = 2_000  # texts that tell how many values other features have
+_UNKNOWN = 1.3  # times what a setting may take longer, besides for its features
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a candidate takes on so many texts."""
+
+    texts: int
+    seconds: float
+    memory: int
+    """Bytes above those that the process holds."""
+    growth: float = _GROWTH
+    measured: bool = False
+
+    def times(self, texts: int) -> float:
+        return float((texts / max(1, self.texts)) ** self.growth)
+
+
+class Foresight:
+    """What candidates take: as their systems plan it, and once there were trials, as measured.
+
+    Parameters
+    ----------
+    trials : Trials
+    """
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self._known: dict[str, _Known] = {}
+        self._values: dict[str, float] = {}
+
+    def plan(self, candidate: Candidate, texts: int) -> None:
+        """Foresee by the plan of a system; a trial of few texts and labels is taken for nothing."""
+        corpus = self._trials.corpus
+        if texts <= _SMALL and len(corpus.labels) <= _SMALL:
+            self._known[str(candidate)] = _Known(texts, 0.0, 0)
+            return
+        held = memory_in_use()
+        tagger = candidate.create(self._trials.seed)
+        plan = candidate.system.plan(tagger, self._trials.texts(texts))
+        # without seconds, its vectors alone are too much
+        seconds = np.inf if plan.seconds is None or not plan.fits else plan.seconds
+        self._known[str(candidate)] = _Known(texts, seconds, max(0, plan.memory - held))
+
+    def measured(self, trial: Trial) -> None:
+        """Learn what a trial took."""
+        before = self._known[str(trial.candidate)]
+        growth = before.growth
+        if before.measured and before.texts < trial.texts and before.seconds > _TELLING:
+            power = np.log(trial.seconds / before.seconds) / np.log(trial.texts / before.texts)
+            growth = float(np.clip(power, _LEAST, _MOST))
+        memory = int(before.memory * trial.texts / max(1, before.texts))
+        known = _Known(trial.texts, trial.seconds, memory, growth, measured=True)
+        self._known[str(trial.candidate)] = known
+
+    def tuned(self, candidate: Candidate, base: Candidate, setting: Mapping[str, object]) -> None:
+        """Foresee a candidate that has one more setting than another, by the number of values that
+        its features have."""
+        times = _UNKNOWN
+        if "features" in setting:
+            times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
+        known = self._known[str(base)]
+        self._known[str(candidate)] = _Known(
+            known.texts, known.seconds * times, int(known.memory * times), known.growth
+        )
+
+    def seconds(self, candidate: Candidate, texts: int) -> float:
+        """What it takes to train a candidate on so many texts, and to rank those held out."""
+        known = self._known[str(candidate)]
+        return known.seconds * known.times(texts) if known.seconds else 0.0
+
+    def memory(self, candidate: Candidate, texts: int) -> int:
+        """The peak of the process meanwhile, in bytes."""
+        known = self._known[str(candidate)]
+        return memory_in_use() + int(known.memory * texts / max(1, known.texts))
+
+    def _values_of(self, candidate: Candidate) -> float:
+        """Feature values of a text."""
+        if str(candidate) not in self._values:
+            sample = self._trials.texts(_SAMPLE)
+            self._values[str(candidate)] = _values(candidate, self._trials.seed, sample)
+        return self._values[str(candidate)]
+
+
+def _values(candidate: Candidate, seed: int, sample: Corpus) -> float:
+    features = candidate.create(seed).features or Tfidf()
+    try:
+        vectors: Any = features.fit_transform(sample)
+    except MegalabelError:  # no term is frequent enough in so few texts
+        return 0.0
+    return float(vectors.nnz if issparse(vectors) else vectors.size) / max(1, len(sample))

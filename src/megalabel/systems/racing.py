@@ -1,0 +1,336 @@
+"""Race: the best tagger for a corpus that can be had within some seconds and some memory.
+
+Candidates are trained on a share of the texts and compared on texts held out; the better half goes
+on, on twice as many texts (successive halving). Then the settings of those that are left are
+tried, one after another; the best are trained on all texts that are not held out, mixed where that
+is better, and trained once more on all texts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from operator import le
+from typing import Any
+
+from megalabel import systems
+from megalabel.data import Corpus
+from megalabel.machine import has_gpu_device, memory_available, memory_in_use
+from megalabel.systems import COST_CLASSES
+from megalabel.systems.foresight import Foresight
+from megalabel.systems.trials import CUTOFF, Candidate, Trial, Trials, complementary
+from megalabel.tagger import Tagger
+from megalabel.units import duration, size
+
+log = logging.getLogger(__name__)
+
+FEWEST = 40
+"""Texts; of fewer none can be held out, and there is no race."""
+_SHARE = 2_000  # texts that candidates are trained on at least, if there are so many
+_HALVINGS = 2  # the first share is a quarter, unless that takes too long
+_FIRST = 8  # the first round may take one part of so many of the budget
+_TUNED = 500  # texts held out; fewer do not tell one setting from another
+_MIXED = 200  # texts held out; fewer do not tell whether a mix is better
+_MEMBERS = 3  # of a mix, at most
+_TRIALS = 8  # of settings, that are to fit into the budget
+_BUDGET = 120.0  # seconds
+_TWICE = 2.0  # times what the cheapest linear system takes on all texts, where that is more
+_SPARE = 1.2  # times the seconds foreseen that must be left
+_MIXING = 0.1  # the share of the budget that is left for mixing and calibration
+_NEURAL_TEXTS, _NEURAL_BUDGET = 5_000, 3600.0  # what encoders take at least, without a GPU
+
+Settle = Callable[[Tagger, Corpus], Tagger]
+"""Calibrates a tagger, and lets it learn its decision, on texts that it has not seen."""
+
+
+class Race:
+    """A race of systems on a corpus, within a budget.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    budget : float, optional
+        Seconds. None: two minutes, or, where that is more, what the cheapest linear system takes.
+    memory : int, optional
+        Bytes that the process may grow to; None: what the machine has left.
+    seed : int
+    clock : callable
+        Gives seconds.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        budget: float | None = None,
+        memory: int | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._clock, self._started = clock, clock()
+        self._earlier = 0.0  # seconds of trials that an earlier run has finished
+        self._corpus, self._trials = corpus, Trials(corpus, seed, clock)
+        self._foresight = Foresight(self._trials)
+        self.memory = memory_available() if memory is None else memory
+        self._asked, self._budget = budget, _BUDGET if budget is None else budget
+        self._told: list[Trial] = []
+        self._left_out: dict[str, str] = {}
+        self._result: dict[str, Any] = {}
+
+    # ------------------------------------------------------------------ running
+    def run(self, settle: Settle) -> Tagger:
+        """The best tagger, fitted."""
+        members = self._members(self._tuned(self._halved()))
+        made = self._finished(members, settle)
+        race = self._described()
+        log.info("race: %s won after %s", race["winner"], duration(race["seconds"]))
+        made.provenance_ = made.provenance_ | {"race": race}
+        return made
+
+    def _halved(self) -> list[Trial]:
+        """The candidates that are left after rounds on ever more texts."""
+        candidates = list(self._candidates())
+        count = self._first_share(candidates)
+        while True:
+            trials = self._round(candidates, count)
+            left = _better_half(trials)
+            if len(left) <= _MEMBERS or count == self._trials.whole:
+                return left
+            candidates = [trial.candidate for trial in left]
+            count = min(self._trials.whole, 2 * count)
+
+    def _round(self, candidates: Sequence[Candidate], count: int) -> list[Trial]:
+        trials = [self._try(one, count) for one in candidates]
+        if done := [trial for trial in trials if trial.done]:
+            return done
+        # the budget is too short for any of them: the cheapest that does not fail has to do
+        untried = [trial.candidate for trial in trials if trial.error is None]
+        for one in sorted(untried, key=lambda one: one.system.cost_class != "cheap"):
+            trial = self._trials.run(one, count)
+            self._note(trial)
+            if trial.done:
+                return [trial]
+        raise next(trial.error for trial in self._told if trial.error is not None)
+
+    def _tuned(self, trials: list[Trial]) -> list[Trial]:
+        """What was tried of the candidates left, on as many texts as there is time for: with their
+        defaults, and with other settings."""
+        trials = self._affordable(trials)
+        if len(self._trials.held_out) < _TUNED:
+            return trials
+        first, count = trials[0], self._trials.whole
+        ends = sum(self._end(trial.candidate, count) for trial in trials)
+        while count > first.texts and (
+            _TRIALS * self._foresight.seconds(first.candidate, count) > self._left - ends
+        ):
+            count = max(first.texts, count // 2)
+        if count > first.texts:
+            trials = self._affordable(self._round([trial.candidate for trial in trials], count))
+        every = list(trials)
+        for trial in trials:
+            others = [other for other in trials if other is not trial]
+            every += self._settings(trial, sum(self._ends(others)))
+        return every
+
+    def _affordable(self, trials: list[Trial]) -> list[Trial]:
+        """The best trial, and those that there is time for besides, when it comes to train them on
+        all texts. Where time is short, the cheapest of those that are as good comes first."""
+        ordered = sorted(trials, key=lambda trial: -trial.score)
+        if sum(self._ends(ordered[:1])) > self._left / 2:
+            alike = [one for one in ordered if le(*ordered[0].above(one))]
+            cheapest = min(alike, key=lambda one: self._end(one.candidate, one.texts))
+            ordered = [cheapest, *(one for one in ordered if one is not cheapest)]
+        chosen = ordered[:1]
+        for trial in ordered[1:]:
+            if sum(self._ends([*chosen, trial])) <= self._left:
+                chosen.append(trial)
+        return chosen
+
+    def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
+        return (self._end(trial.candidate, trial.texts) for trial in trials)
+
+    def _settings(self, best: Trial, ends: float) -> Iterator[Trial]:
+        """Trials of a system's settings, one after another, each beside those that were better."""
+        for setting in best.candidate.system.race:
+            known = best.candidate.settings
+            if any(name in known and name != "features" for name in setting):
+                continue  # a better value was found already
+            if "features" in setting and self._corpus.texts is None:
+                continue
+            candidate = best.candidate.with_setting(setting)
+            self._foresight.tuned(candidate, best.candidate, setting)
+            trial = self._try(candidate, best.texts, ends)
+            if not trial.done:
+                continue
+            yield trial
+            better, error = trial.above(best)
+            if better > error:
+                best = trial
+
+    def _members(self, trials: list[Trial]) -> list[Trial]:
+        """The best trial and those that a mix with it gains from, trained on all texts that are not
+        held out, or on as many as there is time for."""
+        most = _MEMBERS if len(self._trials.held_out) >= _MIXED else 1
+        chosen = complementary(trials, self._trials.held_out.targets, most)
+        for trial in trials:
+            if trial not in chosen:
+                trial.tagger = None
+        best, whole = chosen[0], self._trials.whole
+        if best.texts < whole and self._foresight.seconds(best.candidate, whole) > self._left:
+            return [best]
+        members: list[Trial] = []
+        for trial in chosen:
+            if members and self._seconds_left_for_end(members) < self._end(
+                trial.candidate, trial.texts
+            ):
+                break
+            if trial.texts < whole:
+                trial = self._trials.run(trial.candidate, whole)
+                self._note(trial)
+            if trial.done:
+                members.append(trial)
+        return sorted(members, key=lambda trial: -trial.score) or [best]
+
+    def _seconds_left_for_end(self, members: Sequence[Trial]) -> float:
+        """What is left when members have been trained on all texts and mixed."""
+        again = sum(self._foresight.seconds(m.candidate, len(self._corpus)) for m in members)
+        return self._left - _SPARE * again - _MIXING * self._budget
+
+    def _finished(self, members: list[Trial], settle: Settle) -> Tagger:
+        """The best member or a mix of all, trained on all texts if there is time for it."""
+        texts = len(self._corpus)
+        best = members[0]
+        self._result = {
+            "winner": str(best.candidate),
+            f"nDCG@{CUTOFF}": best.score,
+            "held_out": len(self._trials.held_out),
+        }
+        again = _SPARE * self._foresight.seconds(best.candidate, texts)
+        first = settle(self._trials.trained(best), self._trials.held_out)
+        if again > self._left:
+            log.info("no time to train on the texts held out, too")
+            self._result["texts"] = best.texts
+            return first
+        self._result["texts"] = texts
+        final = self._trials.fitted(best.candidate, self._corpus)
+        final.calibration, final.decision = first.calibration, first.decision
+        learned = {name: first.learned()[name] for name in ("metrics_", "reliability_")}
+        if first.calibration_ is not None:
+            learned["calibration_"] = first.calibration_.for_counts(final.label_counts_)
+        final.restore(final.learned() | learned | {"decision_": first.decision_})
+        return final
+
+    # ------------------------------------------------------------------ candidates
+    def _candidates(self) -> Iterator[Candidate]:
+        """Systems that take part, the cheapest first."""
+        known = [systems.get(name) for name in systems.names()]
+        raced = [system for system in known if system.cost_class is not None]
+        for system in sorted(raced, key=lambda system: COST_CLASSES.index(system.cost_class or "")):
+            if system.cost_class == "gpu" and (why := self._no_encoder()):
+                self._left_out[system.name] = why
+            elif system.suits is None or system.suits(self._corpus):
+                yield Candidate(system)
+
+    def _no_encoder(self) -> str:
+        """Why no encoder is trained; empty where it is."""
+        if self._corpus.texts is None or len(self._corpus) < _NEURAL_TEXTS:
+            return "for more texts"
+        if importlib.util.find_spec("torch") is None:
+            return "torch is not installed"
+        if not has_gpu_device() and self._budget < _NEURAL_BUDGET:
+            return "there is no GPU"
+        return ""
+
+    def _first_share(self, candidates: Sequence[Candidate]) -> int:
+        """How many texts the first round is on, whose candidates are planned for it."""
+        count = self._trials.whole
+        for _ in range(_HALVINGS):
+            count = count // 2 if count >= 2 * _SHARE else count
+        for candidate in candidates:
+            self._foresight.plan(candidate, count)
+        if self._asked is None:
+            good = [one for one in candidates if one.system.cost_class in ("linear", "dear")]
+            self._budget = max(_BUDGET, _TWICE * min(map(self._end, good), default=0.0))
+        while count >= 2 * _SHARE and (
+            sum(self._foresight.seconds(one, count) for one in self._possible(candidates))
+            > self._budget / _FIRST
+        ):
+            count //= 2
+        return count
+
+    def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those that could end within the budget."""
+        return [one for one in candidates if self._end(one) <= self._budget] or [*candidates[:1]]
+
+    # ------------------------------------------------------------------ time and memory
+    def foreseen(self) -> tuple[float, int]:
+        """Seconds that the race may take, and bytes that the process is going to have: as the
+        candidate does that takes the most, twice, as members of a mix are held beside each other.
+        """
+        candidates = list(self._candidates())
+        self._first_share(candidates)
+        texts = len(self._corpus)
+        held = memory_in_use()
+        most = max(self._foresight.memory(one, texts) for one in self._possible(candidates))
+        return self._budget, min(self.memory, 2 * most - held)
+
+    @property
+    def _left(self) -> float:
+        return self._budget - self._earlier - (self._clock() - self._started)
+
+    def _end(self, candidate: Candidate, tried: int = 0) -> float:
+        """Seconds to train a candidate on all texts but those held out, if more than were tried,
+        and on all."""
+        counts = [self._trials.whole] * (tried < self._trials.whole) + [len(self._corpus)]
+        return _SPARE * sum(self._foresight.seconds(candidate, count) for count in counts)
+
+    def _try(self, candidate: Candidate, count: int, ends: float = 0.0) -> Trial:
+        """A trial, unless it cannot end within budget and memory; `ends` are the seconds that
+        others take in the end."""
+        seconds = _SPARE * self._foresight.seconds(candidate, count)
+        needed = seconds + self._end(candidate, count) + ends
+        memory = self._foresight.memory(candidate, len(self._corpus))
+        trial = Trial(candidate, count)
+        if memory > self.memory:
+            trial.problem = f"would take {size(memory)} of memory"
+        elif needed > self._left:
+            took = duration(needed) if needed < 1e9 else "more memory than there is"
+            trial.problem = f"would take {took}, with the training on all texts"
+        else:
+            trial = self._trials.run(candidate, count)
+        self._note(trial)
+        return trial
+
+    def _note(self, trial: Trial) -> None:
+        self._told.append(trial)
+        if trial.done:
+            self._foresight.measured(trial)
+        if trial.kept:
+            self._earlier += trial.seconds
+
+    def _described(self) -> dict[str, Any]:
+        """What is kept of the race, ready for JSON."""
+        return {
+            **self._result,
+            "budget": self._budget,
+            "seconds": round(self._budget - self._left, 3),
+            "trials": [trial.to_dict() for trial in self._told],
+            "left_out": self._left_out,
+        }
+
+
+def _better_half(trials: Sequence[Trial]) -> list[Trial]:
+    """The better half, and of each other kind of cost the best: unlike members are worth most in a
+    mix. One that is cheaper than those and as good, as far as the texts tell, stays too."""
+    ordered = sorted(trials, key=lambda trial: -trial.score)
+    half = -(-len(ordered) // 2)
+    chosen = ordered[:half]
+    for trial in ordered[half:]:
+        kinds = [COST_CLASSES.index(one.candidate.system.cost_class or "") for one in chosen]
+        own = COST_CLASSES.index(trial.candidate.system.cost_class or "")
+        better, error = chosen[half - 1].above(trial)
+        if own > 0 and (own not in kinds or (own < min(kinds) and better <= error)):
+            chosen.append(trial)
+    return chosen
