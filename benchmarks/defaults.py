@@ -57,7 +57,7 @@ Result = dict[str, Any]
 
 REFERENCE: tuple[str, Settings] = ("xr-linear", {"trees": 1})
 GRIDS: dict[str, list[Settings]] = {  # the defaults come first
-    "dismec": [{}, {"cost": 0.7}, {"cost": 1.0}],
+    "dismec": [{}, {"cost": 0.5}, {"cost": 1.0}],
     "ova-logistic": [{}, {"cost": 5.0}],
     "xr-linear": [
         {},
