@@ -74,7 +74,7 @@ GRIDS: dict[str, list[Settings]] = {  # the defaults come first
         {"trees": 3, "max_leaf": 200},
         {"trees": 3, "max_leaf": 800},
     ],
-    "parabel": [{}, {"cost": 0.5}, {"prune": 0.05}],
+    "parabel": [{}, {"cost": 0.5}, {"prune": 0.1}],
     "plt": [{}, {"cost": 3.0}, {"cost": 5.0}, {"cost": 20.0}],
     "online-plt": [{}, {"rate": 0.5}, {"max_leaf": 63}],
     "knn": [
