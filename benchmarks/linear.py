@@ -11,7 +11,8 @@ systems take turns and medians are shown. With several corpora the last table ha
 seconds and the mean accuracy over those that all systems could do. --labels takes a share of the
 labels, at random, and all rows: enough to compare one-versus-all, whose labels are each on their
 own, where all labels would take hours. --texts takes at most so many training rows, at random.
-With --results every run is kept as a line of JSON, and one that is there is not run again.
+With --results every run is kept as a line of JSON, and one that is there is not run again; the
+first line says on what machine, with what version and by what command, paths by their last part.
 
 PEERS is a folder of scripts `run_NAME.py --variant V` which train a peer on files in XC's text
 format and print what they measured as a line of JSON; ENVS/NAME/bin/python is the interpreter with
@@ -414,8 +415,12 @@ def main() -> None:
         parser.error(f"--which takes NAME:VARIANT, not {odd[0]!r}")
     kept: dict[str, Result] = {}
     if args.results is not None and args.results.exists():
-        for line in map(json.loads, args.results.read_text().splitlines()):
-            kept[json.dumps(line["run"])] = line["result"]
+        _, *lines = map(json.loads, args.results.read_text().splitlines())
+        kept = {json.dumps(line["run"]): line["result"] for line in lines}
+    elif args.results is not None:
+        words = [Path(word).name if Path(word).exists() else word for word in sys.argv]
+        about = {"machine": machine(), "version": megalabel.__version__, "command": words}
+        args.results.write_text(json.dumps(about) + "\n")
     rows = {folder.resolve().name: compare(args, folder, which, kept) for folder in args.data}
     if len(rows) > 1:
         print_sum(args.ours, rows)

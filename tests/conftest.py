@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # that an example took long says that the machine is busy, not that anything is wrong
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+# A shell that starts tests in the background has them ignore Ctrl-C, and so would the processes
+# whose end by it is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

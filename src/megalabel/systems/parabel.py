@@ -16,7 +16,7 @@ def parabel(
     beam: int = 10,
     cost: float = 1.0,
     eps: float = 0.01,
-    prune: float = 0.1,
+    prune: float = 0.05,
     precision: str = "int8",
     min_df: int | float = 1,
     calibrate: bool = True,
