@@ -34,6 +34,7 @@ FREQUENCY = 0  # the first of the columns of all members together: log(1 + texts
 EDGES = np.log1p(np.array([1, 6, 20, 100])).astype(np.float32)  # of the bins of frequency
 ROUNDS, FIRM = 30, 20.0  # of means: of improving weights; how firmly bins hang together
 STEPS, HALVINGS, ENOUGH = 15, 10, 1e-6  # of Newton's method
+MISSES = 100_000  # that a stack learns from, at most
 
 
 class Combiner(Component, ABC):
@@ -151,10 +152,23 @@ def _likeliest(
     return weights
 
 
-def _loss(terms: np.ndarray, hits: np.ndarray, weights: np.ndarray, firm: np.ndarray) -> float:
+def _loss(
+    terms: np.ndarray, hits: np.ndarray, counts: np.ndarray, weights: np.ndarray, firm: np.ndarray
+) -> float:
     margins = terms @ weights
     losses = np.logaddexp(0, np.where(hits, -margins, margins))
-    return float(losses.sum() + 0.5 * (firm * weights**2).sum())
+    return float(counts @ losses + 0.5 * (firm * weights**2).sum())
+
+
+def _drawn(hits: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of all hits and of so many misses, drawn by a seed; and how many candidates each
+    stands for."""
+    yes, no = np.flatnonzero(hits), np.flatnonzero(~hits)
+    some = no
+    if len(no) > most:
+        some = np.sort(np.random.default_rng(0).choice(no, most, replace=False))
+    counts = np.append(np.ones(len(yes)), np.full(len(some), len(no) / max(1, len(some))))
+    return np.append(yes, some), counts
 
 
 class Stack(Combiner):
@@ -200,24 +214,25 @@ class Stack(Combiner):
         self.means_ = np.where(present, values, 0).sum(axis=0) / count
         spread = np.where(present, values - self.means_, 0)
         self.scales_ = np.sqrt((spread**2).sum(axis=0) / count) + 1e-6
-        terms = self._terms(said)
-        share = np.clip(hits.mean(), 1e-6, 1 - 1e-6)
+        rows, counts = _drawn(hits, MISSES)
+        terms, hits = self._terms(said[rows]), hits[rows]
+        share = np.clip(counts @ hits / counts.sum(), 1e-6, 1 - 1e-6)
         weights = np.zeros(terms.shape[1])
         weights[-1] = np.log(share / (1 - share))
         firm = np.append(np.full(terms.shape[1] - 1, self.l2), 1e-6)
-        loss = _loss(terms, hits, weights, firm)
+        loss = _loss(terms, hits, counts, weights, firm)
         for _ in range(STEPS):
             p = 1 / (1 + np.exp(-np.clip(terms @ weights, -30, 30)))
-            slope = terms.T @ (p - hits) + firm * weights
-            curve = (terms * (p * (1 - p))[:, None]).T @ terms + np.diag(firm)
+            slope = terms.T @ (counts * (p - hits)) + firm * weights
+            curve = (terms * (counts * p * (1 - p))[:, None]).T @ terms + np.diag(firm)
             step, before = np.linalg.solve(curve, slope), loss
             for _ in range(HALVINGS):  # a whole step may lead too far
-                loss = _loss(terms, hits, weights - step, firm)
+                loss = _loss(terms, hits, counts, weights - step, firm)
                 if loss <= before:
                     break
                 step /= 2
             weights = weights - step
-            if before - loss < ENOUGH * len(hits):
+            if before - loss < ENOUGH * counts.sum():
                 break
         self.weights_ = weights
         return self
