@@ -48,6 +48,7 @@ struct Analysis {
     bool strip_marks;
     std::size_t shortest, longest;  // of n-grams
     std::size_t min_word_length;
+    std::size_t cut;  // words are cut to so many characters; 0: they are not
 };
 
 class Analyzer {
@@ -95,6 +96,11 @@ class Analyzer {
         return stop_.slots.empty() || stop_.find(p, bytes, term_hash(p, bytes)) < 0;
     }
 
+    // How many bytes of a word stay.
+    std::size_t cut(const char* p, std::size_t bytes) const {
+        return how_.cut == 0 ? bytes : unicode::prefix_bytes(p, bytes, how_.cut);
+    }
+
     void words(std::span<const std::uint8_t> text) {
         if (word_.size() < text.size() + 64) word_.resize(text.size() + 64);
         bool lower = how_.change != unicode::Case::kKeep;
@@ -133,6 +139,7 @@ class Analyzer {
     void add_ascii_word(std::size_t begin, std::size_t end) {
         char* text = buffer_.data();
         if (end - begin < how_.min_word_length || !keeps_word(text + begin, end - begin)) return;
+        end = begin + cut(text + begin, end - begin);
         if (how_.longest > 1) {  // n-grams are slices too once words are one space apart
             std::memmove(text + joined_, text + begin, end - begin);
             end = joined_ + (end - begin);
@@ -149,6 +156,7 @@ class Analyzer {
         std::size_t length = 0;
         auto finish = [&] {
             if (length >= how_.min_word_length && keeps_word(word, out - word)) {
+                out = word + cut(word, out - word);
                 slices_.push_back({static_cast<std::uint32_t>(word - begin),
                                    static_cast<std::uint32_t>(out - begin)});
                 *out++ = ' ';

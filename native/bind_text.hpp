@@ -38,11 +38,11 @@ struct Analysis {
     text::Unit unit;
     unicode::Case change;
     bool strip_marks;
-    std::size_t shortest, longest, min_word_length;
+    std::size_t shortest, longest, min_word_length, cut;
     Lookup stop_words;
 
     text::Analysis view() const {
-        return {unit, change, strip_marks, shortest, longest, min_word_length};
+        return {unit, change, strip_marks, shortest, longest, min_word_length, cut};
     }
 };
 
@@ -158,7 +158,7 @@ inline void bind_text(nb::module_& m) {
         m, "Analysis", "How the terms of a text are made.", std::pair{"unit", &Analysis::unit},
         std::pair{"case", &Analysis::change}, std::pair{"strip_marks", &Analysis::strip_marks},
         std::pair{"shortest", &Analysis::shortest}, std::pair{"longest", &Analysis::longest},
-        std::pair{"min_word_length", &Analysis::min_word_length},
+        std::pair{"min_word_length", &Analysis::min_word_length}, std::pair{"cut", &Analysis::cut},
         std::pair{"stop_words", &Analysis::stop_words});
     using text::Selection;
     bind_struct<Selection>(

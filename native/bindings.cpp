@@ -6,10 +6,13 @@
 #include <thread>
 
 #include "bind_arrays.hpp"
+#include "bind_boosting.hpp"
 #include "bind_decision.hpp"
 #include "bind_labels.hpp"
 #include "bind_linear.hpp"
+#include "bind_matching.hpp"
 #include "bind_metrics.hpp"
+#include "bind_mix.hpp"
 #include "bind_retrieval.hpp"
 #include "bind_text.hpp"
 #include "memory.hpp"
@@ -71,12 +74,15 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_arrays(m);
     megalabel::bind::bind_sparse_text(m);
     megalabel::bind::bind_text(m);
+    megalabel::bind::bind_matching(m);
     megalabel::bind::bind_retrieval(m);
     megalabel::bind::bind_training(m);
+    megalabel::bind::bind_boosting(m);
     megalabel::bind::bind_chunks(m);
     megalabel::bind::bind_online(m);
     megalabel::bind::bind_labels(m);
     megalabel::bind::bind_metrics(m);
     megalabel::bind::bind_calibration(m);
     megalabel::bind::bind_decision(m);
+    megalabel::bind::bind_mix(m);
 }

@@ -99,6 +99,14 @@ inline char* encode(std::uint32_t c, char* out) {
     return out;
 }
 
+// How many of the bytes are the first so many characters.
+inline std::size_t prefix_bytes(const char* p, std::size_t bytes, std::size_t characters) {
+    std::size_t i = 0;
+    for (; i < bytes; ++i)
+        if ((p[i] & 0xC0) != 0x80 && characters-- == 0) break;
+    return i;
+}
+
 enum class Case { kKeep, kLower, kFold };
 
 // No character's lower case or folding takes more than three times its bytes, and U+FFFD takes

@@ -31,7 +31,7 @@ ORDER = """
     metrics
     calibrating explaining preparing
     tagger
-    merging exporting
+    merging mixing exporting
     systems
     report
     serve

@@ -16,6 +16,7 @@ _WHERE = {
     "Tagger": "megalabel.tagger",
     "load": "megalabel.store",
     "merge": "megalabel.merging",
+    "mix": "megalabel.mixing",
     "evaluate": "megalabel.metrics",
     "systems": "megalabel",
     "get_threads": "megalabel._native",
@@ -29,6 +30,7 @@ __all__ = [  # noqa: RUF022 - nouns first
     "read",
     "load",
     "merge",
+    "mix",
     "evaluate",
     "systems",
     "get_threads",
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from megalabel.data import Corpus, LabelSet, Ranking, read
     from megalabel.merging import merge
     from megalabel.metrics import evaluate
+    from megalabel.mixing import mix
     from megalabel.store import load
     from megalabel.tagger import Tagger
 

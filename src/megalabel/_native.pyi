@@ -187,6 +187,7 @@ class Analysis:
         shortest: int,
         longest: int,
         min_word_length: int,
+        cut: int,
         stop_words: Lookup,
     ) -> None: ...
     def __getstate__(self) -> tuple[object, ...]: ...
@@ -395,6 +396,90 @@ def weigh_rows(
     norm: Norm,
 ) -> None: ...
 
+class MatchFeature(enum.Enum):
+    """The columns of `match_features`."""
+
+    weighted_share = 0
+
+    share = 1
+
+    whole = 2
+
+    phrase = 3
+
+    first_position = 4
+
+    rarest_found = 5
+
+    rarest_missing = 6
+
+    name_words = 7
+
+    text_share = 8
+
+    stem_share = 9
+
+class Names:
+    """The words of labels' names, by number, and what is known of words."""
+
+    def __init__(
+        self,
+        *,
+        name_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        word_starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        words: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        stems: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        word_idf: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        stem_idf: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        unknown_idf: float,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def find_words(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+    how: Analysis,
+    *,
+    words: Lookup,
+    stems: Lookup,
+    stem_length: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+]: ...
+def match_features(
+    names: Names,
+    *,
+    starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    ids: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    candidates: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]: ...
+
 TIERS: int = 8
 
 class Postings:
@@ -543,6 +628,92 @@ def train_groups(
     Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
     Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
     Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
+
+MOST_LEAVES: int = 256
+
+MOST_BINS: int = 255
+
+class BoostedTrees:
+    """
+    Boosted trees, ready to be applied.
+
+    A ValueError where the arrays are no trees.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        feature: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        threshold: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        left: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        right: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        missing_left: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        value: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        base: float,
+        features: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def boosted_margins(
+    trees: BoostedTrees,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]: ...
+def train_boosted(
+    *,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    targets: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    validation: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    trees: int,
+    leaves: int,
+    depth: int,
+    bins: int,
+    rate: float,
+    min_rows: int,
+    min_hessian: float,
+    l2: float,
+    min_gain: float,
+    feature_share: float,
+    row_share: float,
+    patience: int,
+    seed: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+    float,
+    Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C")],
 ]: ...
 
 SECTION_FEATURES: int = 65536
@@ -1272,3 +1443,51 @@ def decision_follow(
     objective: Objective,
     custom: object | None,
 ) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C")]: ...
+
+MIX_OF_MEMBER: int = 3
+
+MIX_SHARED: int = 4
+
+def mix_candidates(
+    *,
+    ids: Annotated[
+        NDArray[numpy.int32],
+        dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+    ],
+    probabilities: Annotated[
+        NDArray[numpy.float32],
+        dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+    ],
+    counts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    shortlist: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The labels that members list for each row, what is said of each, and labels further down.
+    """
+
+def mix_ordered(
+    *,
+    ids: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    others: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The k best labels of each row: listed ones by their scores, then the others.
+    """

@@ -290,7 +290,8 @@ class Tagger(Component):
         label_counts = prepared.first.label_counts
         prepared.first = examples  # a copy of most rows is not to be held any longer
         excluded = None if corpus.excluded is None else corpus.excluded[rows]
-        calibrator = None if self.calibration is None else self._calibrator(self.calibration)
+        method = self.calibration
+        calibrator = None if method is None else calibrator_for(method, self.decision_)
         width = 0 if calibrator is None else calibrator.k
         if self.decision_.learns:
             width = max(width, self.decision_.shortlist(1))
@@ -308,16 +309,6 @@ class Tagger(Component):
         self._fit_decision(ranking, corpus.targets[rows])
         if self.calibration_ is not None and self.trainings(len(corpus)) > 1:
             self.calibration_ = self.calibration_.for_counts(self.label_counts_)
-
-    def _calibrator(self, method: Calibrator | str) -> Calibrator:
-        """A calibrator that learns from as many labels of a text as the decision looks at."""
-        made = as_calibrator(method)
-        deep = self.decision_.shortlist(made.k)
-        if deep <= made.k:
-            return made
-        own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
-        deeper: Calibrator = clone(made).set_params(**{own: deep})
-        return deeper
 
     def _fit_decision(self, ranking: Ranking, targets: csr_matrix | None) -> None:
         if self.decision_.learns:
@@ -784,6 +775,17 @@ class Tagger(Component):
         if not self.in_names_ and self.labels == LabelSet.numbered(len(self.labels)):
             return np.arange(len(self.labels))
         return np.array(self.labels.names.to_pylist(), dtype=object)
+
+
+def calibrator_for(method: Calibrator | str, decision: Decision) -> Calibrator:
+    """A calibrator that learns from as many labels of a text as a decision looks at."""
+    made = as_calibrator(method)
+    deep = decision.shortlist(made.k)
+    if deep <= made.k:
+        return made
+    own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
+    deeper: Calibrator = clone(made).set_params(**{own: deep})
+    return deeper
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

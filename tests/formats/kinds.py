@@ -24,11 +24,11 @@ from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
-from megalabel.features import BagEmbedding, Concat, Each, Precomputed, Tfidf
+from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.rankers import DenseTree, Ensemble, NearestLabels
+from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, NearestLabels
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
@@ -62,6 +62,7 @@ RANKING = Ranking(
 TRUTH = csr_matrix(
     (np.random.default_rng(4).random((1200, 8)) < 0.4).astype(np.float32), dtype=np.float32
 )
+BOOSTED = np.where(X.toarray() > 0, X.toarray(), np.nan)[:, :4]
 COUNTS = np.array([900, 500, 300, 100, 60, 20, 5, 1])
 
 KINDS: dict[str, Callable[[], Component]] = {}
@@ -83,7 +84,12 @@ def answers(component: Any) -> list[np.ndarray]:
         rows = getattr(rows, "tokens", rows)
         rows = [rows.ids, rows.indptr, *words] if hasattr(rows, "ids") else rows
         rows = rows if isinstance(rows, list) else [rows]
+        if isinstance(component, NameWords):
+            found = component.transform(CORPUS[:6])
+            rows.append(component.features(found, np.tile(np.arange(5), (6, 1))))
         return [part.toarray() if issparse(part) else np.asarray(part) for part in rows]
+    if isinstance(component, BoostedTrees):
+        return [component.margins(BOOSTED[:20])]
     if isinstance(component, Tagger):
         ranking = component.rank(TEXTS[:6], 3)
     elif isinstance(component, Classifier):
@@ -134,6 +140,12 @@ def concat() -> Component:
 @kind
 def each() -> Component:
     return Each([Tfidf(), Precomputed()]).fit(CORPUS)
+
+
+@kind
+def name_words() -> Component:
+    names = ["red dress", "Jeans (denim) -- Dressed", "CAFÉ, Größen", "kettles", ""]
+    return NameWords().fit(Corpus(TEXTS, labels=names))
 
 
 @kind
@@ -244,6 +256,11 @@ def nearest_labels() -> Component:
 def ensemble() -> Component:
     model = TreeClassifier(arity=2, max_leaf=2)
     return Ensemble(model, models=2, combine="rank").fit(X, Y, LABELS)
+
+
+@kind
+def boosted_trees() -> Component:
+    return BoostedTrees(trees=6, max_leaves=4, min_rows=4).fit(BOOSTED, Y[:, 0].toarray().ravel())
 
 
 # --- calibrators

@@ -60,6 +60,7 @@ for command in (
     deciding.decide,
     reporting.report,
     shaping.merge,
+    shaping.mix,
     shaping.prune,
     shaping.calibrate,
     exporting.export,

@@ -1,4 +1,4 @@
-"""merge, prune, calibrate: models made of other models."""
+"""merge, mix, prune, calibrate: models made of other models."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import megalabel
 from megalabel import calibration, store
 from megalabel.cli import output
 from megalabel.cli.shared import Json, MaxBytes, Model, Part, SkipBad, Threads, read, use_threads
+from megalabel.mixing import FORMS
 from megalabel.tagger import Tagger
 from megalabel.units import size
 
@@ -30,6 +31,50 @@ def merge(
     merged = megalabel.merge([Tagger.load(model) for model in models])
     merged.save(out)
     _show(f"Merged {out}", {"model": str(out), "models": len(models)}, merged, as_json)
+
+
+def mix(
+    models: Annotated[list[Path], typer.Argument(help="Model folders; one alone is ranked anew.")],
+    on: Annotated[
+        Path, typer.Option(help="A corpus that none of them was trained on, to learn from.")
+    ],
+    out: Out,
+    form: Annotated[
+        str,
+        typer.Option(help=f"How they are mixed: auto (what is best), {', '.join(FORMS)}."),
+    ] = "auto",
+    names: Annotated[
+        bool, typer.Option(help="Whether labels' names are looked for in texts.")
+    ] = True,
+    part: Part = "test",
+    threads: Threads = None,
+    skip_bad: SkipBad = False,
+    max_bytes: MaxBytes = None,
+    as_json: Json = False,
+) -> None:
+    """Make one model of several unlike ones, which answers better than each of them.
+
+    [dim]megalabel mix model1 model2 --on data/ --out model[/]
+    """
+    use_threads(threads)
+    store.check_target(out)
+    taggers = [Tagger.load(model) for model in models]
+    mixed = megalabel.mix(taggers, read(on, part, skip_bad, max_bytes), form=form, names=names)
+    mixed.save(out)
+    described = mixed.provenance_["mix"]
+    facts: dict[str, object] = {"model": str(out), "form": described["form"]}
+    if as_json:
+        output.show_json(facts | {"labels": len(mixed.labels), "held_out": described["held_out"]})
+        return
+    _show(f"Mixed {out}", facts, mixed, as_json)
+    measured = described["held_out"]
+    names_of_rows = [*map(str, models), *list(measured)[len(models) :]]
+    rows = [
+        [name, *(f"{100 * value:.2f}" for value in values.values())]
+        for name, values in zip(names_of_rows, measured.values(), strict=True)
+    ]
+    title = f"In percent, on {described['texts']} texts, each mixed by what others taught"
+    output.show_table(title, ["", *next(iter(measured.values()))], rows)
 
 
 def prune(

@@ -222,6 +222,20 @@ def row_numbers(X: csr_matrix) -> np.ndarray:
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
+def picked_rows(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of some rows are, of rows of any lengths in one array, and where each of
+    these rows starts once the entries are taken.
+
+    Examples
+    --------
+    >>> picked_rows(np.array([0, 2, 2, 5]), np.array([2, 0]))
+    (array([2, 3, 4, 0, 1]), array([0, 3, 5]))
+    """
+    lengths = starts[rows + 1] - starts[rows]
+    ends = np.append(0, np.cumsum(lengths))
+    return np.repeat(starts[rows] - ends[:-1], lengths) + np.arange(ends[-1]), ends
+
+
 def with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
     return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
 

@@ -2,7 +2,9 @@
 
 from megalabel.features.bag import BagEmbedding
 from megalabel.features.concat import Concat, Each
+from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
+from megalabel.features.plain import PlainTexts
 from megalabel.features.precomputed import Precomputed
 from megalabel.features.tfidf import Tfidf
 
@@ -10,8 +12,11 @@ __all__ = [
     "BagEmbedding",
     "Concat",
     "Each",
+    "NameWords",
     "OnnxEmbedding",
     "OnnxTokens",
+    "PlainTexts",
     "Precomputed",
     "Tfidf",
+    "WordRows",
 ]

@@ -373,7 +373,7 @@ class Tfidf(Featurizer):
             if self.terms_.null_count:
                 raise ValueError("terms_ of Tfidf must be strings")
             self.terms_.validate()
-            self._lookup = _lookup(self.slots_, to_arrays(self.terms_))
+            self._lookup = lookup(self.slots_, to_arrays(self.terms_))
         self._columns = len(self.terms_) if self.hashing is None else int(self.hashing)
         if self.use_idf and len(self.idf_) != self._columns:
             raise ValueError(f"idf_ of Tfidf must be of {self._columns} columns")
@@ -395,7 +395,7 @@ class Tfidf(Featurizer):
             words = self._normalised(encoded(list(self.stop_words)))
             found = _native.analyse(words, self._analysis(1, 1, 1, NO_TERMS))
             arrays = to_arrays(from_arrays(*found).unique())
-            stop = _lookup(_native.lookup_slots(arrays), arrays)
+            stop = lookup(_native.lookup_slots(arrays), arrays)
         return self._analysis(shortest, longest, self.min_word_length, stop)
 
     def _analysis(
@@ -408,6 +408,7 @@ class Tfidf(Featurizer):
             shortest=shortest,
             longest=longest,
             min_word_length=min_word_length,
+            cut=0,
             stop_words=stop,
         )
 
@@ -446,6 +447,7 @@ class Tfidf(Featurizer):
         )
 
 
-def _lookup(slots: np.ndarray, terms: TextArrays) -> _native.Lookup:
+def lookup(slots: np.ndarray, terms: TextArrays) -> _native.Lookup:
+    """What finds terms by their slots."""
     offsets, data = terms
     return _native.Lookup(slots=slots, offsets=offsets, data=data)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from megalabel.base import boolean, instance, integer, one_of, value
+from megalabel.data.matrix import picked_rows
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
@@ -115,11 +116,7 @@ class Tokens:
 
     def places(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Where the tokens of some rows are in `ids`, and where each of these rows starts there."""
-        chosen = np.arange(len(self))[rows]
-        lengths = self.lengths[chosen]
-        indptr = np.append(0, np.cumsum(lengths))
-        at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return at, indptr
+        return picked_rows(self.indptr, np.arange(len(self))[rows])
 
     def like(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
         """Other rows of the same vocabulary."""

@@ -1,8 +1,23 @@
 """What ranks labels from stored arrays, without torch."""
 
 from megalabel.rankers.attention import AttentionTree, OnnxStates
+from megalabel.rankers.boosting import BoostedTrees
+from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
+from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
 
-__all__ = ["AttentionTree", "DenseTree", "Ensemble", "NearestLabels", "OnnxStates"]
+__all__ = [
+    "AttentionTree",
+    "Boosted",
+    "BoostedTrees",
+    "Combiner",
+    "DenseTree",
+    "Ensemble",
+    "Means",
+    "Mix",
+    "NearestLabels",
+    "OnnxStates",
+    "Stack",
+]

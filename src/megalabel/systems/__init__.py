@@ -105,13 +105,18 @@ def create(name: str, **parameters: Any) -> Tagger:
     name : str
         One of `names()`.
     **parameters
-        The recipe's own keywords, those of `Tagger`, or `part__name` for any of a part.
+        The recipe's own keywords, those of `Tagger`, or `part__name` for any of a part. With
+        `rerank=True` its labels are ranked anew by what a mix of it alone learns (`systems.mix`).
 
     Examples
     --------
     >>> create("knn", neighbours=30, features__min_df=2).classifier.neighbours
     30
     """
+    if parameters.pop("rerank", False):
+        from megalabel.systems.mix import Mixed
+
+        return Mixed.of(create(name, **parameters))
     system = get(name)
     own = system.parameters()
     tagger = system.build(**{k: v for k, v in parameters.items() if k in own})

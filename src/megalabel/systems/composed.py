@@ -17,7 +17,7 @@ from megalabel.errors import ParameterError
 from megalabel.linear import Prior
 from megalabel.parts import Calibrator, Decision
 from megalabel.preparing import Prepared, check_learnable
-from megalabel.tagger import Tagger, as_corpus
+from megalabel.tagger import Tagger, as_corpus, calibrator_for
 
 __all__ = ["METHODS", "Composed"]
 
@@ -100,7 +100,7 @@ class Composed(Tagger):
         rule = TopK() if self.decision is None else clone(self.decision)
         if self.calibration is not None and held_out.targets.nnz:
             fitted.decision_ = rule
-            calibrator = fitted._calibrator(self.calibration)
+            calibrator = calibrator_for(self.calibration, rule)
             fitted.calibrate(held_out[: self.calibration_texts], method=calibrator)
         return fitted.set_decision(self.decision, held_out)
 

@@ -1,0 +1,384 @@
+"""NameWords: how the names of labels match a text, for what ranks a few candidates again."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from megalabel import _native
+from megalabel.base import Component, array, integer, part, value
+from megalabel.data import Corpus, LabelSet
+from megalabel.data.matrix import picked_rows
+from megalabel.data.strings import from_arrays, to_arrays
+from megalabel.errors import DataError, ShapeError
+from megalabel.features.inputs import TextArrays, text_batches
+from megalabel.features.tfidf import NO_TERMS, lookup
+from megalabel.parts import Featurizer
+
+FEWEST = 2  # texts that a word is in which is kept, if it is in no name
+
+
+class WordRows:
+    """The words of texts by number, in order; rows are picked as those of a matrix are.
+
+    Parameters
+    ----------
+    ids : int32 array
+        The words of all rows in a row: a word's number; -2 less a stem's number for a word that is
+        not known but begins as known ones do; -1 for all others.
+    indptr : int64 array (rows + 1,)
+        Where each row starts.
+    vocabulary : int
+        How many words are known.
+
+    Examples
+    --------
+    >>> rows = WordRows(np.array([5, -1, 6], np.int32), np.array([0, 1, 3]), vocabulary=9)
+    >>> rows[[1]].ids, rows.shape
+    (array([-1,  6], dtype=int32), (2, 9))
+    """
+
+    def __init__(self, ids: np.ndarray, indptr: np.ndarray, vocabulary: int) -> None:
+        self.ids, self.indptr, self.vocabulary = ids, indptr, vocabulary
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and the number of words that are known."""
+        return len(self), self.vocabulary
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, rows: Any) -> WordRows:
+        at, indptr = picked_rows(self.indptr, np.arange(len(self))[rows])
+        return WordRows(self.ids[at], indptr, self.vocabulary)
+
+
+class NameWords(Featurizer):
+    """The words of texts, and features of how the names of labels match them.
+
+    `transform` gives the words of texts by number; `features` gives numbers for each text and some
+    candidate labels. Words are those of `Tfidf` with its own settings, but words of one letter
+    count too. A word's idf is log((n + 1) / (texts with the word + 0.5)) of the n texts that were
+    learned from, and largest for a word that is in none of them. Only names are looked at, not the
+    longer texts of labels.
+
+    Parameters
+    ----------
+    stem_length : int
+        Words that agree in so many first characters have the same stem.
+
+    Attributes
+    ----------
+    words_, stems_ : Arrow array of str
+        Words and stems of all names, and those that are in two texts at least.
+    word_slots_, stem_slots_ : uint64 array
+        Their lookup tables.
+    word_idf_, stem_idf_ : float32 array
+        How rare each is in texts.
+    stem_of_ : int32 array
+        The stem of each word.
+    name_starts_, word_starts_ : int64 array
+        Where the names of each label start, and where the words of each name start.
+    name_words_ : int32 array
+        The words of all names in a row.
+    n_texts_ : int
+        How many texts were learned from.
+
+    Examples
+    --------
+    >>> corpus = Corpus(["a tale of whales", "red dress"], targets=[["Whale -- Fiction"], ["Red"]])
+    >>> names = NameWords().fit(corpus)
+    >>> found = names.features(names.transform(["Red whales"]), [[0, 1]])
+    >>> found[0, :, names.FEATURES.index("share")]
+    array([1., 0.], dtype=float32)
+    >>> found[0, :, names.FEATURES.index("stem_share")].round(2)
+    array([1.  , 0.28], dtype=float32)
+
+    Notes
+    -----
+    The columns of `features` (`FEATURES`), of a text and a name:
+
+    - `weighted_share`: share of the name's words that are in the text, weighed by idf
+    - `share`: the same, each word weighing the same
+    - `whole`: 1 if all of its words are in the text
+    - `phrase`: 1 if they are there in a row and in order
+    - `first_position`: share of the text before the first word that matches; NaN: none does
+    - `rarest_found`, `rarest_missing`: the largest idf of a word that is in the text, and of one
+      that is not; 0: there is none
+    - `name_words`: how many words the name has
+    - `text_share`: share of the idf of the text's words, each counted once, that the name covers
+    - `stem_share`: as `weighted_share`, of stems
+
+    Words count as often as a name has them. A name without words has nothing in common with any
+    text. Of a label with several names, the one with the largest `weighted_share` counts, then the
+    one with the largest `stem_share`. All methods but `fit` may be called from several threads at
+    once.
+    """
+
+    FEATURES: ClassVar[tuple[str, ...]] = tuple(one.name for one in _native.MatchFeature)
+
+    PARAMETERS = {"stem_length": integer(1)}  # noqa: RUF012
+
+    LEARNED = {  # noqa: RUF012
+        "n_texts_": value(integer(0)),
+        "words_": part(pa.LargeStringArray, "words"),
+        "word_slots_": array(np.uint64, "word slots"),
+        "word_idf_": array(np.float32, "words"),
+        "stems_": part(pa.LargeStringArray, "stems"),
+        "stem_slots_": array(np.uint64, "stem slots"),
+        "stem_idf_": array(np.float32, "stems"),
+        "stem_of_": array(np.int32, "words"),
+        "name_starts_": array(np.int64, "labels+1"),
+        "word_starts_": array(np.int64, "names+1"),
+        "name_words_": array(np.int32, "words of names"),
+    }
+
+    n_texts_: int
+    words_: pa.LargeStringArray
+    word_slots_: np.ndarray
+    word_idf_: np.ndarray
+    stems_: pa.LargeStringArray
+    stem_slots_: np.ndarray
+    stem_idf_: np.ndarray
+    stem_of_: np.ndarray
+    name_starts_: np.ndarray
+    word_starts_: np.ndarray
+    name_words_: np.ndarray
+
+    def __init__(self, *, stem_length: int = 5) -> None:
+        self.stem_length = stem_length
+
+    @staticmethod
+    def useful(labels: LabelSet) -> bool:
+        """Whether there is anything to match: not where most names hold no letter, such as the
+        numbers of labels.
+
+        Examples
+        --------
+        >>> NameWords.useful(LabelSet(["red", "3D"])), NameWords.useful(LabelSet.numbered(3))
+        (True, False)
+        """
+        worded = pc.match_substring_regex(labels.names, r"\p{L}")
+        return 2 * (pc.sum(worded).as_py() or 0) > len(labels)
+
+    # --- learning
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Learn the words of a corpus: those of its texts, and those of its labels' names."""
+        self.check_parameters()
+        if not isinstance(inputs, Corpus) or inputs.texts is None:
+            raise DataError(
+                "NameWords learns from texts and the names of labels: give a Corpus with texts"
+            )
+        texts = _normalised(to_arrays(inputs.texts))
+        names = _normalised(to_arrays(inputs.labels.names))
+        words, word_counts = _vocabulary(texts, names, _analysis())
+        stems, stem_counts = _vocabulary(texts, names, _analysis(self.stem_length))
+        n_texts = len(inputs)
+        return self._learn(
+            names,
+            n_texts_=n_texts,
+            words_=words,
+            word_idf_=_idf(n_texts, word_counts),
+            stems_=stems,
+            stem_idf_=_idf(n_texts, stem_counts),
+            name_starts_=np.zeros(1, np.int64),
+            word_starts_=np.zeros(1, np.int64),
+            name_words_=np.zeros(0, np.int32),
+        )
+
+    def add_labels(self, labels: LabelSet) -> Self:
+        """A copy that knows more labels, numbered after those that are known.
+
+        Words that were in fewer than two texts and in no name count as in none. The rows of texts
+        that were made before can still be used.
+
+        Examples
+        --------
+        >>> names = NameWords().fit(Corpus(["a red dress", "a red hat"], labels=["Red", "Hats"]))
+        >>> more = names.add_labels(LabelSet(["Dresses, red"]))
+        >>> more.features(more.transform(["red dress"]), [[2]])[0, 0, :2].round(2)
+        array([0.09, 0.5 ], dtype=float32)
+        """
+        self.check_fitted()
+        names = _normalised(to_arrays(labels.names))
+        words = _unknown(names, _analysis(), self._words)
+        stems = _unknown(names, _analysis(self.stem_length), self._stems)
+        learned = self.learned() | {
+            "words_": pa.concat_arrays([self.words_, words]),
+            "word_idf_": np.append(self.word_idf_, _idf(self.n_texts_, np.zeros(len(words)))),
+            "stems_": pa.concat_arrays([self.stems_, stems]),
+            "stem_idf_": np.append(self.stem_idf_, _idf(self.n_texts_, np.zeros(len(stems)))),
+        }
+        return type(self)(**self.get_params(deep=False))._learn(names, **learned)
+
+    def _learn(self, names: TextArrays, **learned: Any) -> Self:
+        """Take what is known of words, and further labels with one name each."""
+        words, stems = to_arrays(learned["words_"]), to_arrays(learned["stems_"])
+        learned["word_slots_"] = _native.lookup_slots(words)
+        learned["stem_slots_"] = _native.lookup_slots(stems)
+        known = lookup(learned["word_slots_"], words)
+        cut = _analysis(self.stem_length, _native.Case.keep)
+        learned["stem_of_"] = _found(words, cut, lookup(learned["stem_slots_"], stems))[1]
+        starts, ids = _found(names, _analysis(), known)
+        for name, more in (
+            ("name_starts_", np.arange(1, len(starts))),
+            ("word_starts_", starts[1:]),
+        ):
+            before = learned[name]
+            learned[name] = np.append(before, before[-1] + more)
+        learned["name_words_"] = np.append(learned["name_words_"], ids)
+        self.restore(learned)
+        return self
+
+    def check_learned(self) -> None:
+        """Words must be strings, and all names be those of labels; gets the lookups ready."""
+        for name, strings in (("words_", self.words_), ("stems_", self.stems_)):
+            if strings.null_count:
+                raise ValueError(f"{name} of NameWords must be strings")
+            strings.validate()
+        self._words = lookup(self.word_slots_, to_arrays(self.words_))
+        self._stems = lookup(self.stem_slots_, to_arrays(self.stems_))
+        self._how = _analysis()
+        self._names = _native.Names(
+            name_starts=self.name_starts_,
+            word_starts=self.word_starts_,
+            words=self.name_words_,
+            stems=self.stem_of_,
+            word_idf=self.word_idf_,
+            stem_idf=self.stem_idf_,
+            unknown_idf=float(_idf(self.n_texts_, np.zeros(1))[0]),
+        )
+
+    def take_labels(self, numbers: Any) -> Self:
+        """A copy for some of the labels, in the order of their numbers; all words stay known."""
+        return Component.take_labels(self, numbers)
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        names = self.word_starts_[1:]
+        for name, inner in (("name_starts_", names), ("word_starts_", self.name_words_)):
+            starts = getattr(self, name)
+            if starts[0] != 0 or starts[-1] != len(inner) or (np.diff(starts) < 0).any():
+                raise ValueError(f"{name} of NameWords must rise from 0 to {len(inner)}")
+        taken, name_starts = picked_rows(self.name_starts_, numbers)
+        words, word_starts = picked_rows(self.word_starts_, taken)
+        return self.learned() | {
+            "name_starts_": name_starts,
+            "word_starts_": word_starts,
+            "name_words_": self.name_words_[words],
+        }
+
+    # --- using what was learned
+
+    def transform(self, inputs: Any) -> Any:
+        """The words of each text in order, as WordRows."""
+        self.check_fitted()
+        batches = [
+            _native.find_words(
+                _normalised(texts),
+                self._how,
+                words=self._words,
+                stems=self._stems,
+                stem_length=self.stem_length,
+            )
+            for texts in text_batches(inputs)
+        ]
+        if len(batches) == 1:
+            indptr, ids = batches[0]
+        else:
+            ends = np.cumsum([0, *(len(ids) for _, ids in batches)])
+            starts = [end + indptr[1:] for end, (indptr, _) in zip(ends, batches, strict=False)]
+            indptr = np.concatenate([np.zeros(1, np.int64), *starts])
+            ids = np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in batches)])
+        return WordRows(ids, indptr, self.n_features)
+
+    def features(self, rows: WordRows, ids: Any) -> np.ndarray:
+        """How the names of labels match texts.
+
+        Parameters
+        ----------
+        rows : WordRows
+            The texts, as `transform` gives them.
+        ids : int32 array (rows, k)
+            The candidates of each text. -1, and the number of labels, with which a `Ranking` is
+            padded, stand for none.
+
+        Returns
+        -------
+        float32 array (rows, k, len(FEATURES))
+            NaN where there is no candidate.
+        """
+        self.check_fitted()
+        candidates = np.ascontiguousarray(ids, np.int32)
+        if candidates.ndim != 2 or len(candidates) != len(rows):
+            raise ShapeError(
+                f"candidates must be ({len(rows)}, k), a row for each text, not {candidates.shape}"
+            )
+        found = _native.match_features(
+            self._names, starts=rows.indptr, ids=rows.ids, candidates=candidates
+        )
+        return found.reshape(*candidates.shape, len(self.FEATURES))
+
+    @property
+    def n_features(self) -> int:
+        """The number of words that are known."""
+        self.check_fitted()
+        return len(self.words_)
+
+
+def _analysis(cut: int = 0, case: _native.Case = _native.Case.fold) -> _native.Analysis:
+    """How words are made: as by Tfidf, of any length; cut to so many characters unless 0."""
+    return _native.Analysis(
+        unit=_native.Unit.word,
+        case=case,
+        strip_marks=False,
+        shortest=1,
+        longest=1,
+        min_word_length=1,
+        cut=cut,
+        stop_words=NO_TERMS,
+    )
+
+
+def _normalised(texts: TextArrays) -> TextArrays:
+    changed = _native.normalise_texts(texts, compose=True, compatible=True)
+    return texts if changed is None else changed
+
+
+def _idf(n_texts: int, text_counts: np.ndarray) -> np.ndarray:
+    # never 0, so that a name of common words alone has shares too
+    return np.log((n_texts + 1) / (text_counts + 0.5)).astype(np.float32)
+
+
+def _vocabulary(
+    texts: TextArrays, names: TextArrays, how: _native.Analysis
+) -> tuple[pa.LargeStringArray, np.ndarray]:
+    """The terms of names and the frequent ones of texts, and how many texts have each."""
+    offsets, data, text_counts, counts = _native.count_terms(texts, how)
+    named_offsets, named_data, _, name_counts = _native.count_terms(names, how)
+    offsets, data, text_counts, name_counts = _native.merge_terms(
+        (offsets, data, text_counts, np.zeros_like(counts)),
+        (named_offsets, named_data, np.zeros_like(name_counts), name_counts),
+    )
+    kept = (text_counts >= FEWEST) | (name_counts > 0)
+    return from_arrays(offsets, data).filter(pa.array(kept)), text_counts[kept]
+
+
+def _unknown(
+    names: TextArrays, how: _native.Analysis, known: _native.Lookup
+) -> pa.LargeStringArray:
+    """The terms of names that are not known."""
+    terms = _native.count_terms(names, how)[:2]
+    ids = _found(terms, _analysis(case=_native.Case.keep), known)[1]
+    return from_arrays(*terms).filter(pa.array(ids < 0))
+
+
+def _found(
+    texts: TextArrays, how: _native.Analysis, terms: _native.Lookup
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the terms of each text start, and their numbers; -1: not known."""
+    return _native.find_words(texts, how, words=terms, stems=NO_TERMS, stem_length=1)

@@ -1,0 +1,42 @@
+"""PlainTexts: texts as they are, for what reads them by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from megalabel.base import Check, Learned
+from megalabel.data.strings import from_arrays
+from megalabel.errors import DataError
+from megalabel.features.inputs import texts_in_memory
+from megalabel.parts import Featurizer
+
+
+class PlainTexts(Featurizer):
+    """Texts as an Arrow array, beside the vectors of other featurizers (`Each`).
+
+    Examples
+    --------
+    >>> PlainTexts().fit_transform(["red dress", "blue jeans"]).to_pylist()
+    ['red dress', 'blue jeans']
+    """
+
+    PARAMETERS: ClassVar[dict[str, Check]] = {}
+    LEARNED: ClassVar[dict[str, Learned]] = {}
+
+    def fit(self, inputs: Any, y: Any = None) -> Self:
+        """Itself: there is nothing to learn."""
+        return self
+
+    def transform(self, inputs: Any) -> pa.Array:
+        """The texts."""
+        texts = texts_in_memory(inputs)
+        if texts is None:
+            raise DataError("expected texts in memory, found a stream")
+        return from_arrays(*texts)
+
+    @property
+    def n_features(self) -> int:
+        """0: texts are no columns."""
+        return 0

@@ -1,0 +1,202 @@
+"""Mix: one answer of several unlike classifiers, each with its own rows and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from megalabel import _native
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    instance,
+    integer,
+    list_of,
+    optional,
+    part,
+    sequence_of,
+    unfitted,
+    with_learned,
+)
+from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import clamped
+from megalabel.errors import ParameterError
+from megalabel.features.match import NameWords
+from megalabel.parts import Calibrator, Classifier
+from megalabel.rankers.combining import OF_MEMBER, Combiner
+
+FUSED = 3  # the place, among the columns of all members together, of the mean of one over places
+TIE = 1e-3  # how much that counts where scores are equal
+
+
+class Candidates(NamedTuple):
+    """The labels of each row that a mix looks at."""
+
+    ids: np.ndarray
+    """int32 (rows, listed), padded with the number of labels."""
+    said: np.ndarray
+    """float32 (rows x listed, columns): what members, and names, say of each."""
+    others: np.ndarray
+    """int32 (rows, rest): labels that members rank further down, in their order."""
+    fused: np.ndarray
+    """float32 (rows x listed): the mean over members of one over the place they give."""
+
+    @classmethod
+    def of(
+        cls,
+        rankings: Sequence[Ranking],
+        label_counts: np.ndarray,
+        shortlist: int,
+        names: NameWords | None = None,
+        texts: Any = None,
+    ) -> Candidates:
+        """Those that members rank, each with probabilities; of names, with the texts."""
+        width = max(ranking.k for ranking in rankings)
+        ids = np.full((len(rankings), len(rankings[0]), width), len(label_counts), np.int32)
+        probabilities = np.zeros(ids.shape, np.float32)
+        for number, ranking in enumerate(rankings):
+            ids[number, :, : ranking.k] = ranking.ids
+            probabilities[number, :, : ranking.k] = ranking.scores
+        listed, said, others = _native.mix_candidates(
+            ids=ids, probabilities=probabilities, counts=label_counts, shortlist=shortlist
+        )
+        fused = said[:, OF_MEMBER * len(rankings) + FUSED]
+        if names is not None:
+            matched = names.features(names.transform(texts), listed)
+            said = np.hstack([said, matched.reshape(len(said), -1)])
+        return cls(listed, said, others, fused)
+
+    def ranked(self, margins: np.ndarray, k: int, labels: LabelSet) -> Ranking:
+        """The k best labels by the margins of those listed, then the others.
+
+        Where margins are equal, the members' places decide.
+        """
+        untied = np.asarray(margins + np.float32(TIE) * self.fused, dtype=np.float32)
+        ids, scores = _native.mix_ordered(
+            ids=self.ids,
+            scores=untied.reshape(self.ids.shape),
+            others=self.others,
+            labels=len(labels),
+            k=k,
+        )
+        return Ranking(ids, scores, labels)
+
+
+class Mix(Classifier):
+    """Several classifiers, and one score of what each says of the labels that any of them lists.
+
+    It is made by `megalabel.mix` of fitted taggers.
+
+    Parameters
+    ----------
+    members : list of Classifier
+    combiner : Combiner
+        Makes one score of what is said.
+    shortlist : int
+        How many labels of each member are judged. What members rank further down comes after.
+
+    Attributes
+    ----------
+    members_ : list of Classifier
+    calibrators_ : list of Calibrator
+        What makes probabilities of the members' scores.
+    sources_ : int64 array (members,)
+        Which of the rows of each text a member sees.
+    numbers_ : list of int32 arrays
+        For each member, the numbers here of its labels; empty where they are the same.
+    label_counts_ : int64 array (labels,)
+        Training texts of each label.
+    combiner_ : Combiner
+    names_ : NameWords or None
+        What is said of a label by the words of its name; the last of the rows are the texts then.
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "members": sequence_of(instance(Classifier)),
+        "combiner": instance(Combiner),
+        "shortlist": integer(1),
+    }
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "members_": list_of(part(Classifier), "members"),
+        "calibrators_": list_of(part(Calibrator), "members"),
+        "sources_": array(np.int64, "members"),
+        "numbers_": list_of(array(np.int32, "own"), "members"),
+        "label_counts_": array(np.int64, "labels"),
+        "combiner_": part(Combiner),
+        "names_": optional(part(NameWords)),
+    }
+
+    members_: list[Classifier]
+    calibrators_: list[Calibrator]
+    sources_: np.ndarray
+    numbers_: list[np.ndarray]
+    label_counts_: np.ndarray
+    combiner_: Combiner
+    names_: NameWords | None = None
+
+    def __init__(
+        self, members: Sequence[Classifier], combiner: Combiner, *, shortlist: int = 40
+    ) -> None:
+        self.members = members
+        self.combiner = combiner
+        self.shortlist = shortlist
+
+    def _fit(self, examples: Examples) -> None:
+        """Not possible: what it knows comes from trained taggers."""
+        raise ParameterError("Mix is a part of a trained tagger: fit the system that made it")
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels of all members together; X has the rows that each of them sees."""
+        self.check_fitted()
+        k = clamped(k, max(1, len(self.labels_)))
+        found = self.candidates(X, k)
+        return found.ranked(self.combiner_.margins(found.said), k, self.labels_)
+
+    def candidates(self, X: list[Any], k: int) -> Candidates:
+        """The labels that are judged, and those behind them where k are asked for."""
+        rankings = self.rankings(X, max(k, self.shortlist))
+        return Candidates.of(rankings, self.label_counts_, self.shortlist, self.names_, X[-1])
+
+    def rankings(self, X: list[Any], k: int) -> list[Ranking]:
+        """The k best labels of each member, with its probabilities."""
+        found = []
+        for number, (member, calibrator) in enumerate(
+            zip(self.members_, self.calibrators_, strict=True)
+        ):
+            ranking = member.rank(X[self.sources_[number]], calibrator.shortlist(k))
+            own = calibrator.apply(ranking).top(k)
+            found.append(renumbered(own, self.numbers_[number], self.labels_))
+        return found
+
+    def onnx_twin(self, int8: bool) -> Classifier:
+        """The same over members that need no torch."""
+        return self.with_members([member.onnx_twin(int8) for member in self.members_])
+
+    def with_members(self, members: Sequence[Classifier], **learned: Any) -> Mix:
+        """The same over other members, which are fitted, and with whatever else is learned anew."""
+        made = unfitted(self).set_params(members=[unfitted(member) for member in members])
+        return with_learned(made, **(self.learned() | {"members_": list(members)} | learned))
+
+    def check_learned(self) -> None:
+        """Members must rank labels that are known here, and columns must be of members."""
+        for member, numbers in zip(self.members_, self.numbers_, strict=True):
+            known = len(member.labels_) if not len(numbers) else len(numbers)
+            if known != len(member.labels_) or (not len(numbers) and known != len(self.labels_)):
+                raise ValueError("members_ of Mix must be classifiers of its labels")
+            if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self.labels_)):
+                raise ValueError("numbers_ of Mix must be numbers of its labels")
+        if not len(self.members_) or (self.sources_ < 0).any():
+            raise ValueError("sources_ of Mix must be numbers of rows, of one member at least")
+
+
+def renumbered(ranking: Ranking, numbers: np.ndarray, labels: LabelSet) -> Ranking:
+    """A ranking whose labels have other numbers in a larger label set; none: the same numbers."""
+    if not len(numbers):
+        return ranking
+    ids = np.append(numbers, np.int32(len(labels)))[np.minimum(ranking.ids, len(numbers))]
+    return Ranking(ids, ranking.scores, labels)
