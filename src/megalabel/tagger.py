@@ -204,15 +204,8 @@ class Tagger(Component):
         self.origin = None  # what is learned now is not of the folder it was read from
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
-        self.provenance_ = {
-            "date": _now(),
-            "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
-            "megalabel": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "machine": platform.machine(),
-            "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
-        }
+        seconds = prepared.seconds + time.perf_counter() - started
+        self.provenance_ = provenance_of(corpus, seconds)
         if settings := self.classifier.settings_for(len(corpus.labels)):
             self.provenance_["settings"] = settings
         return self
@@ -786,6 +779,19 @@ def calibrator_for(method: Calibrator | str, decision: Decision) -> Calibrator:
     own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
     deeper: Calibrator = clone(made).set_params(**{own: deep})
     return deeper
+
+
+def provenance_of(corpus: Corpus, seconds: float) -> dict[str, Any]:
+    """What is kept of a fit on a corpus that took so many seconds: when, by what and on what."""
+    return {
+        "date": _now(),
+        "seconds": round(seconds, 3),
+        "megalabel": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
+    }
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

@@ -89,10 +89,6 @@ def planned(name: str, memory: int = 0, cost_class: str = "linear") -> systems.S
     return system
 
 
-def settled(fitted: Tagger, held_out: Corpus) -> Tagger:
-    return fitted
-
-
 def tried(race: dict) -> list[tuple]:
     return [(t["system"], t["texts"], t.get("nDCG@10")) for t in race["trials"]]
 
@@ -146,7 +142,7 @@ def test_texts_held_out_are_never_trained_on_in_a_trial(shop, monkeypatch):
     monkeypatch.setattr(Trials, "fitted", fitted)
     numbered = Corpus([f"{text} n{i}" for i, text in enumerate(shop.texts.to_pylist())],
                       targets=shop.targets, labels=shop.labels)  # fmt: skip
-    Race(numbered, budget=60).run(settled)
+    Race(numbered, budget=60).run()
     *in_trials, (_, last) = seen
     for trials, corpus in in_trials:
         held_out = set(trials.held_out.texts.to_pylist())
@@ -183,7 +179,7 @@ def test_if_all_fail_the_reason_is_raised(table):
 def test_what_does_not_fit_into_memory_is_not_tried(shop, table, clock):
     table("prior", large=planned("large", memory=1 << 50), small=planned("small"))
     race = Race(shop, budget=600, memory=8 << 30, clock=clock)
-    race = race.run(settled).provenance_["race"]
+    race = race.run().provenance_["race"]
     [refused] = [t for t in race["trials"] if t["system"] == "large"]
     assert "memory" in refused["problem"]
     assert race["winner"] == "small"
@@ -193,7 +189,7 @@ def test_what_does_not_fit_into_memory_is_not_tried(shop, table, clock):
 def test_nothing_is_started_that_cannot_end_in_time(budget, shop, table, clock):
     names = ("slow1", "slow2", "slow8")
     table("prior", **{name: planned(name) for name in names})
-    race = Race(shop, budget=budget, clock=clock).run(settled).provenance_["race"]
+    race = Race(shop, budget=budget, clock=clock).run().provenance_["race"]
     assert clock.seconds <= max(1.2 * budget, 1.5)  # one trial there must be
     done = {t["system"] for t in race["trials"] if "nDCG@10" in t}
     assert ("slow8" in done) == (budget == 100)
@@ -205,7 +201,7 @@ def test_better_halves_go_on_to_twice_as_many_texts(table, clock, monkeypatch):
     corpus = generate(texts=1_000, labels=200).corpus
     named = {f"slow{i}": planned(f"slow{i}") for i in range(1, 8)}
     table("prior", **named)
-    race = Race(corpus, budget=1_000, clock=clock).run(settled).provenance_["race"]
+    race = Race(corpus, budget=1_000, clock=clock).run().provenance_["race"]
     rounds = {}
     for system, texts, _ in tried(race):
         rounds.setdefault(texts, []).append(system)
@@ -226,7 +222,7 @@ def test_no_budget_is_two_minutes_or_what_a_linear_system_takes(shop, table, clo
 def test_settings_are_tried_one_after_another(shop, table, monkeypatch):
     monkeypatch.setattr(racing, "_TUNED", 50)
     table("prior", "knn")
-    race = Race(shop, budget=60).run(settled).provenance_["race"]
+    race = Race(shop, budget=60).run().provenance_["race"]
     settings = [t["settings"] for t in race["trials"] if t["system"] == "knn"]
     assert settings[0] == {}
     assert {"similarity": "bm25"} in settings

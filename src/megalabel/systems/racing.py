@@ -16,12 +16,18 @@ from operator import le
 from typing import Any
 
 from megalabel import systems
+from megalabel.base import clone
 from megalabel.data import Corpus
+from megalabel.decision import TopK
+from megalabel.errors import MegalabelError
 from megalabel.machine import has_gpu_device, memory_available, memory_in_use
+from megalabel.mixing import mix, with_members
+from megalabel.parts import Calibrator, Decision
+from megalabel.rankers.mix import Mix
 from megalabel.systems import COST_CLASSES
 from megalabel.systems.foresight import Foresight
-from megalabel.systems.trials import CUTOFF, Candidate, Trial, Trials, complementary
-from megalabel.tagger import Tagger
+from megalabel.systems.trials import BY, Candidate, Trial, Trials, complementary
+from megalabel.tagger import Tagger, calibrator_for
 from megalabel.units import duration, size
 
 log = logging.getLogger(__name__)
@@ -40,9 +46,6 @@ _TWICE = 2.0  # times what the cheapest linear system takes on all texts, where 
 _SPARE = 1.2  # times the seconds foreseen that must be left
 _MIXING = 0.1  # the share of the budget that is left for mixing and calibration
 _NEURAL_TEXTS, _NEURAL_BUDGET = 5_000, 3600.0  # what encoders take at least, without a GPU
-
-Settle = Callable[[Tagger, Corpus], Tagger]
-"""Calibrates a tagger, and lets it learn its decision, on texts that it has not seen."""
 
 
 class Race:
@@ -77,14 +80,26 @@ class Race:
         self._asked, self._budget = budget, _BUDGET if budget is None else budget
         self._told: list[Trial] = []
         self._left_out: dict[str, str] = {}
-        self._result: dict[str, Any] = {}
+        self._won: dict[str, Any] = {}
 
     # ------------------------------------------------------------------ running
-    def run(self, settle: Settle) -> Tagger:
-        """The best tagger, fitted."""
+    def run(
+        self,
+        *,
+        calibration: Calibrator | str | None = "joint",
+        decision: Decision | None = None,
+        calibration_texts: int = 5_000,
+    ) -> Tagger:
+        """The best tagger, fitted; calibration and decision are as for `Tagger`."""
         members = self._members(self._tuned(self._halved()))
-        made = self._finished(members, settle)
-        race = self._described()
+        held_out = self._trials.held_out
+        made = self._mixed(members, calibration, decision)
+        if made is None:
+            members = members[:1]
+            made = self._trials.trained(members[0])
+            _settle(made, held_out, calibration, decision, calibration_texts)
+        made = self._completed(made, members)
+        race = self._described(made)
         log.info("race: %s won after %s", race["winner"], duration(race["seconds"]))
         made.provenance_ = made.provenance_ | {"race": race}
         return made
@@ -123,7 +138,7 @@ class Race:
         first, count = trials[0], self._trials.whole
         ends = sum(self._end(trial.candidate, count) for trial in trials)
         while count > first.texts and (
-            _TRIALS * self._foresight.seconds(first.candidate, count) > self._left - ends
+            _TRIALS * self._foresight.seconds(first.candidate, count) > self._free - ends
         ):
             count = max(first.texts, count // 2)
         if count > first.texts:
@@ -138,13 +153,13 @@ class Race:
         """The best trial, and those that there is time for besides, when it comes to train them on
         all texts. Where time is short, the cheapest of those that are as good comes first."""
         ordered = sorted(trials, key=lambda trial: -trial.score)
-        if sum(self._ends(ordered[:1])) > self._left / 2:
+        if sum(self._ends(ordered[:1])) > self._free / 2:
             alike = [one for one in ordered if le(*ordered[0].above(one))]
             cheapest = min(alike, key=lambda one: self._end(one.candidate, one.texts))
             ordered = [cheapest, *(one for one in ordered if one is not cheapest)]
         chosen = ordered[:1]
         for trial in ordered[1:]:
-            if sum(self._ends([*chosen, trial])) <= self._left:
+            if sum(self._ends([*chosen, trial])) <= self._free:
                 chosen.append(trial)
         return chosen
 
@@ -173,19 +188,20 @@ class Race:
         """The best trial and those that a mix with it gains from, trained on all texts that are not
         held out, or on as many as there is time for."""
         most = _MEMBERS if len(self._trials.held_out) >= _MIXED else 1
-        chosen = complementary(trials, self._trials.held_out.targets, most)
+        whole = self._trials.whole
+        in_time = [trial for trial in trials if sum(self._ends([trial])) <= self._free]
+        chosen = complementary(in_time or trials, self._trials.held_out.targets, most)
         for trial in trials:
             if trial not in chosen:
                 trial.tagger = None
-        best, whole = chosen[0], self._trials.whole
+        best = chosen[0]
         if best.texts < whole and self._foresight.seconds(best.candidate, whole) > self._left:
             return [best]
         members: list[Trial] = []
         for trial in chosen:
-            if members and self._seconds_left_for_end(members) < self._end(
-                trial.candidate, trial.texts
-            ):
-                break
+            again = sum(self._end(member.candidate, whole) for member in members)
+            if members and again + sum(self._ends([trial])) > self._free:
+                continue
             if trial.texts < whole:
                 trial = self._trials.run(trial.candidate, whole)
                 self._note(trial)
@@ -193,28 +209,42 @@ class Race:
                 members.append(trial)
         return sorted(members, key=lambda trial: -trial.score) or [best]
 
-    def _seconds_left_for_end(self, members: Sequence[Trial]) -> float:
-        """What is left when members have been trained on all texts and mixed."""
-        again = sum(self._foresight.seconds(m.candidate, len(self._corpus)) for m in members)
-        return self._left - _SPARE * again - _MIXING * self._budget
+    def _mixed(
+        self, members: list[Trial], calibration: Calibrator | str | None, decision: Decision | None
+    ) -> Tagger | None:
+        """A mix of members, if it is better than the best of them."""
+        best, held_out = members[0], self._trials.held_out
+        names = " and ".join(str(member.candidate) for member in members)
+        self._won = {"winner": str(best.candidate), BY: best.score}
+        if len(held_out) < _MIXED:
+            return None
+        trained = [self._trials.trained(member) for member in members]
+        try:
+            made = mix(trained, held_out, calibration=calibration, decision=decision)
+        except MegalabelError as error:
+            log.warning("no mix of %s: %s", names, error)
+            return None
+        mixed = made.provenance_["mix"]
+        measured = mixed["held_out"]
+        alone = max(measured[f"member {number}"][BY] for number in range(len(members)))
+        score = measured[mixed["form"]][BY]
+        log.info("mix of %s: %s %.4f, best member %.4f", names, BY, score, alone)
+        if score <= alone:
+            return None
+        self._won = {"winner": f"mix of {names}", BY: score}
+        return made
 
-    def _finished(self, members: list[Trial], settle: Settle) -> Tagger:
-        """The best member or a mix of all, trained on all texts if there is time for it."""
+    def _completed(self, first: Tagger, members: list[Trial]) -> Tagger:
+        """The same, trained on all texts if there is time for it."""
         texts = len(self._corpus)
-        best = members[0]
-        self._result = {
-            "winner": str(best.candidate),
-            f"nDCG@{CUTOFF}": best.score,
-            "held_out": len(self._trials.held_out),
-        }
-        again = _SPARE * self._foresight.seconds(best.candidate, texts)
-        first = settle(self._trials.trained(best), self._trials.held_out)
-        if again > self._left:
-            log.info("no time to train on the texts held out, too")
-            self._result["texts"] = best.texts
+        again = sum(self._foresight.seconds(member.candidate, texts) for member in members)
+        if _SPARE * again > self._left:
+            log.info("there is no time to train on the texts held out, too")
             return first
-        self._result["texts"] = texts
-        final = self._trials.fitted(best.candidate, self._corpus)
+        trained = [self._trials.fitted(member.candidate, self._corpus) for member in members]
+        if isinstance(first.classifier_, Mix):
+            return with_members(first, trained, self._corpus)
+        [final] = trained
         final.calibration, final.decision = first.calibration, first.decision
         learned = {name: first.learned()[name] for name in ("metrics_", "reliability_")}
         if first.calibration_ is not None:
@@ -280,6 +310,11 @@ class Race:
     def _left(self) -> float:
         return self._budget - self._earlier - (self._clock() - self._started)
 
+    @property
+    def _free(self) -> float:
+        """Seconds left for trials and for training on all texts."""
+        return self._left - _MIXING * self._budget
+
     def _end(self, candidate: Candidate, tried: int = 0) -> float:
         """Seconds to train a candidate on all texts but those held out, if more than were tried,
         and on all."""
@@ -295,7 +330,7 @@ class Race:
         trial = Trial(candidate, count)
         if memory > self.memory:
             trial.problem = f"would take {size(memory)} of memory"
-        elif needed > self._left:
+        elif needed > self._free:
             took = duration(needed) if needed < 1e9 else "more memory than there is"
             trial.problem = f"would take {took}, with the training on all texts"
         else:
@@ -310,10 +345,12 @@ class Race:
         if trial.kept:
             self._earlier += trial.seconds
 
-    def _described(self) -> dict[str, Any]:
-        """What is kept of the race, ready for JSON."""
+    def _described(self, made: Tagger) -> dict[str, Any]:
+        """What is kept of the race that a tagger has won, ready for JSON."""
         return {
-            **self._result,
+            **self._won,
+            "texts": made.n_texts_,
+            "held_out": len(self._trials.held_out),
             "budget": self._budget,
             "seconds": round(self._budget - self._left, 3),
             "trials": [trial.to_dict() for trial in self._told],
@@ -334,3 +371,18 @@ def _better_half(trials: Sequence[Trial]) -> list[Trial]:
         if own > 0 and (own not in kinds or (own < min(kinds) and better <= error)):
             chosen.append(trial)
     return chosen
+
+
+def _settle(
+    fitted: Tagger,
+    held_out: Corpus,
+    calibration: Calibrator | str | None,
+    decision: Decision | None,
+    texts: int,
+) -> None:
+    """Calibrate a tagger, as deep as its decision looks, on at most so many texts that it has not
+    seen, and let the decision learn from them."""
+    if calibration is not None and held_out.targets.nnz:
+        rule = TopK() if decision is None else clone(decision)
+        fitted.calibrate(held_out[:texts], method=calibrator_for(calibration, rule))
+    fitted.set_decision(decision, held_out)

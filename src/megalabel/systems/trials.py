@@ -31,7 +31,9 @@ from megalabel.tagger import Tagger
 
 log = logging.getLogger(__name__)
 
-CUTOFF = 10  # trials are compared by nDCG@10
+CUTOFF = 10
+BY = f"nDCG@{CUTOFF}"
+"""What trials are compared by."""
 _WIDTH = 30  # labels of a text that are kept of a trial's ranking
 MOST_HELD_OUT, _ENOUGH = 8_000, 1_000
 _KEPT = "trial.npz"
@@ -107,7 +109,7 @@ class Trial:
         if not self.done:
             return told | {"problem": self.problem, "refused": self.error is None}
         return told | {
-            f"nDCG@{CUTOFF}": self.score,
+            BY: self.score,
             "P@1": self.precision,
             "seconds": round(self.seconds, 3),
         }
@@ -168,7 +170,7 @@ class Trials:
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %d texts: nDCG@%d %.4f", candidate, count, CUTOFF, trial.score)
+        log.info("%s on %d texts: %s %.4f", candidate, count, BY, trial.score)
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
