@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -88,6 +89,8 @@ class Forest {
         std::uint32_t opens;  // whether it has the first leaves of a tree
     };
 
+    typedef std::uint32_t Bits __attribute__((vector_size(sizeof(newton::Integers))));
+
     MEGALABEL_CLONES static void add_leaves(const Word* words, std::size_t count, const Node* nodes,
                                             const float* values, const float* columns,
                                             float* margins) {
@@ -111,8 +114,14 @@ class Forest {
             if (word.opens != 0) open = Integers{} - 1;
             const Integers here = open & (leaves != 0);
             open &= ~here;
-            // the exponent of the lowest bit as a float is its place
-            const Vector lowest = __builtin_convertvector(leaves & -leaves, Vector);
+            // The lowest bit, found without a sign that could overflow. The exponent that it has as
+            // a float is its place.
+            Bits bits;
+            std::memcpy(&bits, &leaves, sizeof bits);
+            bits &= -bits;
+            Integers bit;
+            std::memcpy(&bit, &bits, sizeof bit);
+            const Vector lowest = __builtin_convertvector(bit, Vector);
             Integers place;
             std::memcpy(&place, &lowest, sizeof place);
             place = (((place >> 23) & 255) - 127) & here;

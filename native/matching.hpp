@@ -195,6 +195,22 @@ class Matcher {
         }
     }
 
+    // Writes kFeatures numbers for each candidate; NaN where there is none: -1, or the number of
+    // labels, with which rankings are padded.
+    void features(std::span<const std::int32_t> candidates, float* out) {
+        for (const std::int32_t label : candidates) {
+            const auto number = static_cast<std::size_t>(static_cast<std::uint32_t>(label));
+            if (number < names_.labels())
+                features(number, out);
+            else if (label == -1 || number == names_.labels())
+                std::fill(out, out + kFeatures, std::numeric_limits<float>::quiet_NaN());
+            else
+                throw std::invalid_argument("label " + std::to_string(label) + " of " +
+                                            std::to_string(names_.labels()));
+            out += kFeatures;
+        }
+    }
+
     // Writes kFeatures numbers: those of the label's name with the largest weighted share, then
     // the largest share of stems; the first of equal ones. Those of a name without words are
     // those of one that has nothing in common with the text.
@@ -307,8 +323,7 @@ class Matcher {
     int shift_ = 32;
 };
 
-// The features of each row and each of its k candidates, row by row; NaN where there is no
-// candidate: -1, or the number of labels, with which rankings are padded.
+// The features of each row and each of its k candidates, row by row.
 inline std::vector<float> match_features(const Names& names, std::span<const std::int64_t> starts,
                                          std::span<const std::int32_t> ids,
                                          std::span<const std::int32_t> candidates, std::size_t n,
@@ -316,7 +331,7 @@ inline std::vector<float> match_features(const Names& names, std::span<const std
     if (starts.size() != n + 1 || candidates.size() != n * k)
         throw std::invalid_argument("texts and rows of candidates differ in number");
     names.check();
-    std::vector<float> out(n * k * kFeatures, std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> out(n * k * kFeatures);
     constexpr std::size_t kRows = 16;
     parallel_for(n, kRows, [&](std::size_t first, std::size_t last) {
         Matcher matcher(names);
@@ -327,15 +342,7 @@ inline std::vector<float> match_features(const Names& names, std::span<const std
                                             " lies outside the arrays");
             matcher.read(ids.subspan(static_cast<std::size_t>(begin),
                                      static_cast<std::size_t>(end - begin)));
-            for (std::size_t i = row * k; i < (row + 1) * k; ++i) {
-                const std::int32_t label = candidates[i];
-                const auto number = static_cast<std::size_t>(static_cast<std::uint32_t>(label));
-                if (label == -1 || number == names.labels()) continue;
-                if (number > names.labels())
-                    throw std::invalid_argument("label " + std::to_string(label) + " of " +
-                                                std::to_string(names.labels()));
-                matcher.features(number, out.data() + i * kFeatures);
-            }
+            matcher.features(candidates.subspan(row * k, k), out.data() + row * k * kFeatures);
         }
     });
     return out;

@@ -11,10 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "boosting.hpp"
+#include "boosting_bins.hpp"
+#include "boosting_training.hpp"
 #include "chunks.hpp"
 #include "conjugate_gradients.hpp"
 #include "lanes.hpp"
 #include "line_search.hpp"
+#include "matching.hpp"
 #include "sampling.hpp"
 
 namespace {
@@ -350,6 +354,138 @@ void test_damaged_chunks_are_refused() {
     CHECK(refused([](auto& b) { b.block_bits = 17; }));
 }
 
+// --- matching
+
+// Two labels: one with the names "0 1" and "2", one with the name "1 0 1"; words 0 and 1 have stem
+// 0, word 2 has stem 1.
+struct MatchedNames {
+    std::vector<std::int64_t> name_starts{0, 2, 3}, word_starts{0, 2, 3, 6};
+    std::vector<std::int32_t> words{0, 1, 2, 1, 0, 1}, stems{0, 0, 1};
+    std::vector<float> word_idf{1.f, 2.f, 4.f}, stem_idf{1.f, 3.f};
+
+    std::array<float, megalabel::matching::kFeatures> features(std::span<const std::int32_t> text,
+                                                               std::int32_t label) const {
+        megalabel::matching::Matcher matcher(
+            {name_starts, word_starts, words, stems, word_idf, stem_idf, 5.f});
+        std::array<float, megalabel::matching::kFeatures> out;
+        matcher.read(text);
+        matcher.features(std::span(&label, 1), out.data());
+        return out;
+    }
+};
+
+void test_names_are_matched_word_by_word() {
+    using namespace megalabel::matching;
+    const MatchedNames names;
+    const std::vector<std::int32_t> text{1, 1, 0, 1, -1, -3};  // the last: unknown, with stem 1
+    auto found = names.features(text, 1);
+    CHECK(found[kPhrase] == 1 && found[kWhole] == 1 && found[kNameWords] == 3);
+    CHECK(found[kFirstPosition] == 0 && found[kRarestFound] == 2 && found[kRarestMissing] == 0);
+    CHECK(near(found[kTextShare], 3. / 13, 1e-6));
+    found = names.features(std::span(text).first(2), 0);
+    CHECK(near(found[kWeightedShare], 2. / 3, 1e-6) && found[kStemShare] == 1);
+    found = names.features(std::span(text).last(2), 0);  // the second name, by its stem
+    CHECK(found[kNameWords] == 1 && found[kStemShare] == 1 && found[kShare] == 0);
+    CHECK(std::isnan(found[kFirstPosition]));
+    found = names.features({}, 0);
+    CHECK(found[kNameWords] == 2 && found[kTextShare] == 0);
+    for (const std::int32_t none : {-1, 2})
+        for (const float value : names.features(text, none)) CHECK(std::isnan(value));
+}
+
+void test_damaged_names_are_refused() {
+    const auto refused = [](auto&& damage, std::vector<std::int32_t> text = {0, 1, 2, -2},
+                            std::int32_t label = 0) {
+        MatchedNames names;
+        damage(names);
+        try {
+            names.features(text, label);
+        } catch (const std::invalid_argument&) {
+            return true;
+        }
+        return false;
+    };
+    constexpr auto least = std::numeric_limits<std::int32_t>::min();
+    const auto nothing = [](auto&) {};
+    CHECK(!refused(nothing));
+    CHECK(refused(nothing, {3}) && refused(nothing, {-4}) && refused(nothing, {least}));
+    CHECK(refused(nothing, {}, 3) && refused(nothing, {}, -2) && refused(nothing, {}, least));
+    CHECK(refused([](auto& n) { n.name_starts[1] = 9; }));
+    CHECK(refused([](auto& n) { n.name_starts[0] = -1; }));
+    CHECK(refused([](auto& n) { n.word_starts[1] = 7; }));
+    CHECK(refused([](auto& n) { n.words[0] = 3; }));
+    CHECK(refused([](auto& n) { n.stems[0] = -1; }));
+    CHECK(refused([](auto& n) { n.stems.pop_back(); }));
+    CHECK(refused([](auto& n) { n.name_starts.clear(); }));
+}
+
+// --- boosted trees
+
+namespace boosting = megalabel::boosting;
+
+void test_values_share_bins_evenly_and_frequent_ones_have_their_own() {
+    std::vector<float> values(100, 7.f);  // half of all
+    for (int i = 0; i < 100; ++i) values.push_back(static_cast<float>(i) / 100);
+    std::sort(values.begin(), values.end());
+    const auto edges = boosting::edges_of(values, 5);
+    CHECK(edges.size() == 4);
+    CHECK(std::is_sorted(edges.begin(), edges.end()));
+    CHECK(edges.back() > 0.99f && edges.back() < 7.f);
+    for (std::size_t e = 0; e + 1 < edges.size(); ++e)
+        CHECK(near(edges[e], 0.25 * static_cast<double>(e + 1), 0.03));
+    CHECK(boosting::edges_of(std::vector<float>(9, 1.f), 5).empty());
+    const std::vector<float> few{1.f, 1.f, 2.f, std::nextafter(2.f, 3.f)};
+    const auto between = boosting::edges_of(few, 255);
+    CHECK(between.size() == 2 && between[0] == 1.5f && between[1] == 2.f);
+}
+
+void test_leaves_are_those_that_rows_are_led_to() {
+    // a chain of 100 leaves: a row goes right until its value is at most the threshold
+    const std::size_t leaves = 100, nodes = 2 * leaves - 1;
+    std::vector<std::int32_t> feature(nodes, -1), left(nodes), right(nodes);
+    std::vector<float> threshold(nodes), value(nodes);
+    std::vector<std::uint8_t> missing_left(nodes);
+    for (std::size_t leaf = 0; leaf + 1 < leaves; ++leaf) {
+        const std::size_t node = 2 * leaf;
+        feature[node] = 0;
+        threshold[node] = static_cast<float>(leaf);
+        left[node] = static_cast<std::int32_t>(node + 1);
+        right[node] = static_cast<std::int32_t>(node + 2);
+        missing_left[node] = leaf == 60;
+        value[node + 1] = static_cast<float>(leaf);
+    }
+    value[nodes - 1] = 1000;
+    const std::vector<std::int64_t> starts{0, static_cast<std::int64_t>(nodes)};
+    const boosting::Forest forest(
+        {starts, feature, threshold, left, right, missing_left, value, 0.5f, 1});
+    const std::vector<float> rows{-1.f, 0.f, 0.5f, 31.f, 31.5f, 98.f, 98.5f, std::nanf("")};
+    std::vector<float> margins(rows.size());
+    boosting::margins_of(forest, {rows, rows.size(), 1}, margins);
+    const std::vector<float> expected{0.5f, 0.5f, 1.5f, 31.5f, 32.5f, 98.5f, 1000.5f, 60.5f};
+    CHECK(margins == expected);
+}
+
+void test_trees_learn_what_two_features_say_together() {
+    const std::size_t n = 4000;
+    std::vector<float> values(2 * n);
+    std::vector<std::uint8_t> targets(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        values[2 * i] = i % 3 == 0 ? std::nanf("") : std::sin(static_cast<float>(i));
+        values[2 * i + 1] = std::cos(1.7f * static_cast<float>(i));
+        targets[i] = (i % 3 == 0) != (values[2 * i + 1] > 0.3f);
+    }
+    const boosting::Options options{30, 5, 0, 64, 0.3, 5, 1e-3, 0, 0, 1, 0.9, 5, 0};
+    const auto grown = boosting::train({{values, n, 2}, targets, {}, {}}, options);
+    const boosting::Forest forest({grown.starts, grown.feature, grown.threshold, grown.left,
+                                   grown.right, grown.missing_left, grown.value,
+                                   static_cast<float>(grown.base), 2});
+    std::vector<float> margins(n);
+    boosting::margins_of(forest, {values, n, 2}, margins);
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < n; ++i) right += (margins[i] > 0) == (targets[i] != 0);
+    CHECK(right > n * 98 / 100);
+}
+
 }  // namespace
 
 int main() {
@@ -369,5 +505,10 @@ int main() {
     test_features_are_counted_within_their_section();
     test_rows_of_many_entries_begin_in_smaller_blocks();
     test_damaged_chunks_are_refused();
+    test_names_are_matched_word_by_word();
+    test_damaged_names_are_refused();
+    test_values_share_bins_evenly_and_frequent_ones_have_their_own();
+    test_leaves_are_those_that_rows_are_led_to();
+    test_trees_learn_what_two_features_say_together();
     return 0;
 }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.errors import DataError, NotFittedError, ParameterError, ShapeError
-from megalabel.features import NameWords, Tfidf, WordRows
+from megalabel.features import Each, NameWords, Tfidf, WordRows
 
 WORDS = ["a", "b", "Whale", "whales", "whaling", "WHALER", "Ärzte", "ärztin", "ärztliche", "ß", "2"]
 SPACES = [" ", " ", " -- ", ", ", "(", "/", "é"]
@@ -268,6 +268,16 @@ def test_some_labels(names):
         np.testing.assert_array_equal(found, expected[:, order])
     with pytest.raises(ParameterError, match="no label 6"):
         names.take_labels([6])
+
+
+def test_some_labels_of_several_featurizers(names):
+    tfidf = Tfidf().fit(TEXTS)
+    taken = Each.of([tfidf, names]).take_labels([4, 0])
+    assert taken.parts_[0] is tfidf
+    expected = all_features(names, TEXTS)[:, [4, 0]]
+    np.testing.assert_array_equal(all_features(taken.parts_[1], TEXTS), expected)
+    words = Each.of([tfidf])
+    assert words.take_labels([4, 0]) is words
 
 
 def test_labels_that_are_added(names):

@@ -27,6 +27,7 @@ from megalabel.exporting import without_torch
 from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
+from megalabel.mixing import mix
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, NearestLabels
 from megalabel.retrieval import NearestNeighbours
@@ -261,6 +262,31 @@ def ensemble() -> Component:
 @kind
 def boosted_trees() -> Component:
     return BoostedTrees(trees=6, max_leaves=4, min_rows=4).fit(BOOSTED, Y[:, 0].toarray().ravel())
+
+
+def mixed(form: str) -> Component:
+    """A mix of two taggers, in a form."""
+    corpus = Corpus(TEXTS, targets=TARGETS)
+    members = [
+        Tagger(classifier, calibration=None).fit(corpus)
+        for classifier in (OneVsAll(), NearestNeighbours(neighbours=5))
+    ]
+    return mix(members, corpus, form=form, shortlist=6)
+
+
+@kind
+def mix_means() -> Component:
+    return mixed("means")
+
+
+@kind
+def mix_stack() -> Component:
+    return mixed("stack")
+
+
+@kind
+def mix_boosted() -> Component:
+    return mixed("boosted")
 
 
 # --- calibrators

@@ -52,8 +52,19 @@ class _Several(Featurizer):
 
     def onnx_twin(self, int8: bool) -> Featurizer:
         """The same over parts that need no torch."""
+        return self._over([part.onnx_twin(int8) for part in self.parts_])
+
+    def take_labels(self, numbers: Any) -> Self:
+        """The same for some of the labels; itself where no part knows labels."""
+        self.check_fitted()
+        parts = [part.take_labels(numbers) for part in self.parts_]
+        alike = all(one is other for one, other in zip(parts, self.parts_, strict=True))
+        return self if alike else self._over(parts)
+
+    def _over(self, parts: Sequence[Featurizer]) -> Self:
+        """The same over other parts, which are fitted."""
         more = {k: v for k, v in self.get_params(deep=False).items() if k != "parts"}
-        return self.of([part.onnx_twin(int8) for part in self.parts_], **more)
+        return self.of(parts, **more)
 
     def check_learned(self) -> None:
         """Each part must be fitted."""
