@@ -219,6 +219,42 @@ def test_no_budget_is_two_minutes_or_what_a_linear_system_takes(shop, table, clo
     assert Race(shop, clock=clock).foreseen()[0] > 2 * 900 * len(shop) / 1_000
 
 
+def test_a_mix_wins_where_it_is_better(table):
+    corpus = generate(texts=1_500, labels=200).corpus  # of which enough are held out
+    table("prior", "knn", "dismec")
+    raced = Auto(budget=60).fit(corpus)
+    race, mixed = raced.provenance_["race"], raced.provenance_["mix"]
+    alone = max(trial["nDCG@10"] for trial in race["trials"])
+    assert race["winner"].startswith("mix of ")
+    assert raced.system == "mix"
+    assert race["nDCG@10"] == mixed["held_out"][mixed["form"]]["nDCG@10"] > alone
+    assert raced.n_texts_ == len(corpus)
+    assert raced.provenance_["corpus"]["texts"] == len(corpus)
+    assert raced.calibration_ is not None
+
+
+def test_a_mix_that_is_no_better_does_not_win(table, monkeypatch):
+    plain = racing.mix
+
+    def worse(*given, **options):
+        made = plain(*given, **options)
+        made.provenance_["mix"]["held_out"][made.provenance_["mix"]["form"]]["nDCG@10"] = 0.01
+        return made
+
+    monkeypatch.setattr(racing, "mix", worse)
+    table("prior", "knn")
+    raced = Auto(budget=60).fit(generate(texts=1_100, labels=200).corpus)
+    assert raced.system == "knn"
+    assert "mix" not in raced.provenance_
+
+
+def test_a_trial_is_told_in_a_few_words():
+    system = systems.get("dismec")
+    setting = max(system.race, key=lambda setting: len(repr(setting)))
+    candidate = Candidate(system, {"cost": 2.0}).with_setting(setting)
+    assert str(candidate) == "dismec, cost=2.0, features=words + letters 4 + words 2"
+
+
 def test_settings_are_tried_one_after_another(shop, table, monkeypatch):
     monkeypatch.setattr(racing, "_TUNED", 50)
     table("prior", "knn")

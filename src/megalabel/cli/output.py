@@ -77,8 +77,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
     tried = [trial for trial in race["trials"] if not trial.get("refused")]
     rows = [
         [
-            trial["system"],
-            ", ".join(f"{name}={value}" for name, value in trial["settings"].items()),
+            trial["name"],
             trial["texts"],
             *(f"{100 * trial[name]:.2f}" if name in trial else "" for name in ("nDCG@10", "P@1")),
             f"{trial['seconds']:.1f}" if "seconds" in trial else "",
@@ -91,7 +90,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
         f"{race['texts']:,} texts"
     )
-    show_table(title, ["system", "settings", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
+    show_table(title, ["trial", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 

@@ -56,25 +56,25 @@ class Foresight:
         """Foresee by the plan of a system; a trial of few texts and labels is taken for nothing."""
         corpus = self._trials.corpus
         if texts <= _SMALL and len(corpus.labels) <= _SMALL:
-            self._known[str(candidate)] = _Known(texts, 0.0, 0)
+            self._known[candidate.key] = _Known(texts, 0.0, 0)
             return
         held = memory_in_use()
         tagger = candidate.create(self._trials.seed)
         plan = candidate.system.plan(tagger, self._trials.texts(texts))
         # without seconds, its vectors alone are too much
         seconds = np.inf if plan.seconds is None or not plan.fits else plan.seconds
-        self._known[str(candidate)] = _Known(texts, seconds, max(0, plan.memory - held))
+        self._known[candidate.key] = _Known(texts, seconds, max(0, plan.memory - held))
 
     def measured(self, trial: Trial) -> None:
         """Learn what a trial took."""
-        before = self._known[str(trial.candidate)]
+        before = self._known[trial.candidate.key]
         growth = before.growth
         if before.measured and before.texts < trial.texts and before.seconds > _TELLING:
             power = np.log(trial.seconds / before.seconds) / np.log(trial.texts / before.texts)
             growth = float(np.clip(power, _LEAST, _MOST))
         memory = int(before.memory * trial.texts / max(1, before.texts))
         known = _Known(trial.texts, trial.seconds, memory, growth, measured=True)
-        self._known[str(trial.candidate)] = known
+        self._known[trial.candidate.key] = known
 
     def tuned(self, candidate: Candidate, base: Candidate, setting: Mapping[str, object]) -> None:
         """Foresee a candidate that has one more setting than another, by the number of values that
@@ -82,27 +82,27 @@ class Foresight:
         times = _UNKNOWN
         if "features" in setting:
             times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
-        known = self._known[str(base)]
-        self._known[str(candidate)] = _Known(
+        known = self._known[base.key]
+        self._known[candidate.key] = _Known(
             known.texts, known.seconds * times, int(known.memory * times), known.growth
         )
 
     def seconds(self, candidate: Candidate, texts: int) -> float:
         """What it takes to train a candidate on so many texts, and to rank those held out."""
-        known = self._known[str(candidate)]
+        known = self._known[candidate.key]
         return known.seconds * known.times(texts) if known.seconds else 0.0
 
     def memory(self, candidate: Candidate, texts: int) -> int:
         """The peak of the process meanwhile, in bytes."""
-        known = self._known[str(candidate)]
+        known = self._known[candidate.key]
         return memory_in_use() + int(known.memory * texts / max(1, known.texts))
 
     def _values_of(self, candidate: Candidate) -> float:
         """Feature values of a text."""
-        if str(candidate) not in self._values:
+        if candidate.key not in self._values:
             sample = self._trials.texts(_SAMPLE)
-            self._values[str(candidate)] = _values(candidate, self._trials.seed, sample)
-        return self._values[str(candidate)]
+            self._values[candidate.key] = _values(candidate, self._trials.seed, sample)
+        return self._values[candidate.key]
 
 
 def _values(candidate: Candidate, seed: int, sample: Corpus) -> float:

@@ -93,9 +93,8 @@ class Race:
         """The best tagger, fitted; calibration and decision are as for `Tagger`."""
         members = self._members(self._tuned(self._halved()))
         held_out = self._trials.held_out
-        made = self._mixed(members, calibration, decision)
+        made, members = self._mixed(members, calibration, decision)
         if made is None:
-            members = members[:1]
             made = self._trials.trained(members[0])
             _settle(made, held_out, calibration, decision, calibration_texts)
         made = self._completed(made, members)
@@ -191,6 +190,11 @@ class Race:
         whole = self._trials.whole
         in_time = [trial for trial in trials if sum(self._ends([trial])) <= self._free]
         chosen = complementary(in_time or trials, self._trials.held_out.targets, most)
+        # one that is unlike may add to a mix what it does not add to a mean
+        kinds = {trial.candidate.system.cost_class for trial in chosen} | {"instant"}
+        unlike = [one for one in in_time if one.candidate.system.cost_class not in kinds]
+        if len(chosen) < most and unlike:
+            chosen.append(max(unlike, key=lambda trial: trial.score))
         for trial in trials:
             if trial not in chosen:
                 trial.tagger = None
@@ -211,28 +215,38 @@ class Race:
 
     def _mixed(
         self, members: list[Trial], calibration: Calibrator | str | None, decision: Decision | None
-    ) -> Tagger | None:
-        """A mix of members, if it is better than the best of them."""
-        best, held_out = members[0], self._trials.held_out
-        names = " and ".join(str(member.candidate) for member in members)
+    ) -> tuple[Tagger | None, list[Trial]]:
+        """The best mix of the first members, and who they are; None: the first alone is better."""
+        best = members[0]
         self._won = {"winner": str(best.candidate), BY: best.score}
-        if len(held_out) < _MIXED:
-            return None
+        made: Tagger | None = None
+        if len(self._trials.held_out) < _MIXED:
+            return made, members[:1]
         trained = [self._trials.trained(member) for member in members]
-        try:
-            made = mix(trained, held_out, calibration=calibration, decision=decision)
-        except MegalabelError as error:
-            log.warning("no mix of %s: %s", names, error)
-            return None
-        mixed = made.provenance_["mix"]
-        measured = mixed["held_out"]
-        alone = max(measured[f"member {number}"][BY] for number in range(len(members)))
-        score = measured[mixed["form"]][BY]
-        log.info("mix of %s: %s %.4f, best member %.4f", names, BY, score, alone)
-        if score <= alone:
-            return None
-        self._won = {"winner": f"mix of {names}", BY: score}
-        return made
+        chosen, took = 1, 0.0
+        for count in range(len(members), 0, -1):
+            again = sum(self._end(one.candidate, one.texts) for one in members[:count])
+            if took and 1.5 * took + again > self._left:
+                break  # there is no time for another
+            started, names = self._clock(), " and ".join(map(_named, members[:count]))
+            try:
+                mixed = mix(
+                    trained[:count],
+                    self._trials.held_out,
+                    calibration=calibration,
+                    decision=decision,
+                )
+            except MegalabelError as error:
+                log.warning("there is no mix of %s: %s", names, error)
+                continue
+            took = self._clock() - started
+            told = mixed.provenance_["mix"]
+            score = told["held_out"][told["form"]][BY]
+            log.info("mix of %s: %s %.4f", names, BY, score)
+            if score > max(self._won[BY], told["held_out"]["member 0"][BY]):
+                made, chosen = mixed, count
+                self._won = {"winner": f"mix of {names}", BY: score}
+        return made, members[:chosen]
 
     def _completed(self, first: Tagger, members: list[Trial]) -> Tagger:
         """The same, trained on all texts if there is time for it."""
@@ -356,6 +370,10 @@ class Race:
             "trials": [trial.to_dict() for trial in self._told],
             "left_out": self._left_out,
         }
+
+
+def _named(trial: Trial) -> str:
+    return str(trial.candidate)
 
 
 def _better_half(trials: Sequence[Trial]) -> list[Trial]:

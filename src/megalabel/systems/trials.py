@@ -22,6 +22,7 @@ from megalabel.calibration import Platt
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import Corpus, Ranking
 from megalabel.errors import MegalabelError
+from megalabel.features import Concat, Tfidf
 from megalabel.metrics.instance import ratio
 from megalabel.outputs import replacing_file
 from megalabel.preparing import in_random_order
@@ -47,8 +48,13 @@ class Candidate:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = [f"{name}={value!r}" for name, value in self.settings.items()]
+        shown = [f"{name}={_brief(value)}" for name, value in self.settings.items()]
         return ", ".join([self.system.name, *shown])
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others."""
+        return f"{self.system.name} {dict(self.settings)!r}"
 
     def create(self, seed: int) -> Tagger:
         """A tagger of it that is not calibrated."""
@@ -101,11 +107,11 @@ class Trial:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         settings = {
-            name: repr(value) if isinstance(value, Component) else value
+            name: repr(value) if isinstance(value, Component | tuple) else value
             for name, value in self.candidate.settings.items()
         }
-        told: dict[str, Any] = {"system": self.candidate.system.name, "settings": settings}
-        told["texts"] = self.texts
+        told: dict[str, Any] = {"name": str(self.candidate), "system": self.candidate.system.name}
+        told |= {"settings": settings, "texts": self.texts}
         if not self.done:
             return told | {"problem": self.problem, "refused": self.error is None}
         return told | {
@@ -226,6 +232,17 @@ class Trials:
             return False
         trial.kept = len(trial.ranking) == len(self.held_out)
         return trial.kept
+
+
+def _brief(value: Any) -> str:
+    """A setting in a few words."""
+    if isinstance(value, Concat):
+        return " + ".join(map(_brief, value.parts))
+    if not isinstance(value, Tfidf):
+        return repr(value)
+    low, high = value.ngram_range
+    runs = "" if high == 1 else f" {low}" if low == high else f" {low} to {high}"
+    return ("words" if value.analyzer == "word" else "letters") + runs
 
 
 def gains(ranking: Ranking, targets: csr_matrix, k: int = CUTOFF) -> np.ndarray:
