@@ -16,7 +16,7 @@ from megalabel.data.synthetic import generate
 from megalabel.decision import FrankWolfe
 from megalabel.errors import DataError, ParameterError
 from megalabel.metrics import evaluate
-from megalabel.systems import foresight, racing
+from megalabel.systems import foresight, outlook, racing
 from megalabel.systems.auto import Auto
 from megalabel.systems.knn import knn
 from megalabel.systems.planning import Plan
@@ -170,6 +170,17 @@ def test_a_candidate_that_fails_is_listed_and_the_race_goes_on(shop, table):
     assert not failed["refused"]
 
 
+def test_a_plan_that_fails_is_listed_and_the_race_goes_on(shop, table, clock):
+    def plan(tagger, corpus):
+        raise RuntimeError("no such device")
+
+    table("prior", small=planned("small"), broken=replace(planned("broken"), plan=plan))
+    race = Race(shop, budget=600, clock=clock).run().provenance_["race"]
+    [failed] = [t for t in race["trials"] if t["system"] == "broken"]
+    assert failed["problem"] == "failed: no such device"
+    assert race["winner"] == "small"
+
+
 def test_if_all_fail_the_reason_is_raised(table):
     table("knn", "dismec")
     with pytest.raises(DataError, match="term"):
@@ -310,6 +321,11 @@ def test_few_texts_need_no_race():
 def test_a_part_of_the_labels_needs_a_system_by_name(shop):
     with pytest.raises(ParameterError, match="name a system"):
         systems.create("auto").fit(shop.label_shard(1, 2))
+
+
+def test_a_race_is_not_planned_before_it_plans_itself(shop, monkeypatch):
+    monkeypatch.setattr(outlook, "_PLANNED", 1)
+    assert not str(outlook.outlook(systems.create("auto"), shop))
 
 
 @pytest.mark.parametrize("wrong", [{"budget": "soon"}, {"budget": 0}, {"memory": "much"}])

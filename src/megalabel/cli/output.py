@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +36,24 @@ def note(text: str) -> None:
 def warn(text: str) -> None:
     """Say on stderr what the user must know, watching or not."""
     notes.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
+
+
+@contextmanager
+def telling(name: str) -> Iterator[None]:
+    """Within, what a logger and those below it say is noted, when a person is watching."""
+    handler, logger = logging.Handler(logging.INFO), logging.getLogger(name)
+    handler.emit = lambda record: note(record.getMessage())  # type: ignore[method-assign]
+    level, told = logger.level, logger.isEnabledFor(logging.INFO)
+    if not told:  # else it is said already, in the log
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = True
 
 
 def show_json(value: Any) -> None:

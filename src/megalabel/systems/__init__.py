@@ -45,6 +45,8 @@ class System:
     prepares: bool = False
     """Whether `plan` also takes `prepared`, what `Tagger.prepare` gave, so that the features which
     it looks at are made once."""
+    plans_itself: bool = False
+    """Whether a fit plans what it does, so that nobody need do so before."""
     cost_class: str | None = None
     """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
     race: tuple[Mapping[str, Any], ...] = ()

@@ -119,4 +119,5 @@ SYSTEM = System(
     cost="the budget",
     build=auto,
     plan=plan,
+    plans_itself=True,
 )

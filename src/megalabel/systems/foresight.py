@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,11 +75,11 @@ class Foresight:
         known = _Known(trial.texts, trial.seconds, memory, growth, measured=True)
         self._known[trial.candidate.key] = known
 
-    def tuned(self, candidate: Candidate, base: Candidate, setting: Mapping[str, object]) -> None:
+    def tuned(self, candidate: Candidate, base: Candidate) -> None:
         """Foresee a candidate that has one more setting than another, by the number of values that
         its features have."""
-        times = _UNKNOWN
-        if "features" in setting:
+        times, seed = _UNKNOWN, self._trials.seed
+        if repr(candidate.create(seed).features) != repr(base.create(seed).features):
             times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
         known = self._known[base.key]
         self._known[candidate.key] = _Known(

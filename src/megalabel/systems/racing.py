@@ -105,8 +105,7 @@ class Race:
 
     def _halved(self) -> list[Trial]:
         """The candidates that are left after rounds on ever more texts."""
-        candidates = list(self._candidates())
-        count = self._first_share(candidates)
+        candidates, count = self._first_round()
         while True:
             trials = self._round(candidates, count)
             left = _better_half(trials)
@@ -171,10 +170,10 @@ class Race:
             known = best.candidate.settings
             if any(name in known and name != "features" for name in setting):
                 continue  # a better value was found already
-            if "features" in setting and self._corpus.texts is None:
-                continue
             candidate = best.candidate.with_setting(setting)
-            self._foresight.tuned(candidate, best.candidate, setting)
+            if self._corpus.texts is None and self._alike(candidate, best.candidate):
+                continue
+            self._foresight.tuned(candidate, best.candidate)
             trial = self._try(candidate, best.texts, ends)
             if not trial.done:
                 continue
@@ -182,6 +181,11 @@ class Race:
             better, error = trial.above(best)
             if better > error:
                 best = trial
+
+    def _alike(self, *candidates: Candidate) -> bool:
+        """Whether candidates differ in features alone."""
+        seed = self._trials.seed
+        return len({repr(one.create(seed).classifier) for one in candidates}) == 1
 
     def _members(self, trials: list[Trial]) -> list[Trial]:
         """The best trial and those that a mix with it gains from, trained on all texts that are not
@@ -287,13 +291,18 @@ class Race:
             return "there is no GPU"
         return ""
 
-    def _first_share(self, candidates: Sequence[Candidate]) -> int:
-        """How many texts the first round is on, whose candidates are planned for it."""
+    def _first_round(self) -> tuple[list[Candidate], int]:
+        """Who takes part in the first round, all of them planned, and on how many texts it is."""
         count = self._trials.whole
         for _ in range(_HALVINGS):
             count = count // 2 if count >= 2 * _SHARE else count
-        for candidate in candidates:
-            self._foresight.plan(candidate, count)
+        candidates = []
+        for candidate in self._candidates():
+            try:
+                self._foresight.plan(candidate, count)
+                candidates.append(candidate)
+            except Exception as error:  # of whatever kind, as in a trial
+                self._told.append(Trial(candidate, count, error=error))
         if self._asked is None:
             good = [one for one in candidates if one.system.cost_class in ("linear", "dear")]
             self._budget = max(_BUDGET, _TWICE * min(map(self._end, good), default=0.0))
@@ -302,7 +311,7 @@ class Race:
             > self._budget / _FIRST
         ):
             count //= 2
-        return count
+        return candidates, count
 
     def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that could end within the budget."""
@@ -313,11 +322,11 @@ class Race:
         """Seconds that the race may take, and bytes that the process is going to have: as the
         candidate does that takes the most, twice, as members of a mix are held beside each other.
         """
-        candidates = list(self._candidates())
-        self._first_share(candidates)
+        candidates, _ = self._first_round()
         texts = len(self._corpus)
         held = memory_in_use()
-        most = max(self._foresight.memory(one, texts) for one in self._possible(candidates))
+        possible = self._possible(candidates)
+        most = max((self._foresight.memory(one, texts) for one in possible), default=held)
         return self._budget, min(self.memory, 2 * most - held)
 
     @property
@@ -341,12 +350,12 @@ class Race:
         seconds = _SPARE * self._foresight.seconds(candidate, count)
         needed = seconds + self._end(candidate, count) + ends
         memory = self._foresight.memory(candidate, len(self._corpus))
-        trial = Trial(candidate, count)
-        if memory > self.memory:
-            trial.problem = f"would take {size(memory)} of memory"
+        if memory > self.memory or seconds == float("inf"):
+            refused = f"would take {size(memory)} of memory"
+            trial = Trial(candidate, count, refused=refused)
         elif needed > self._free:
-            took = duration(needed) if needed < 1e9 else "more memory than there is"
-            trial.problem = f"would take {took}, with the training on all texts"
+            refused = f"would take {duration(needed)}, with the training on all texts"
+            trial = Trial(candidate, count, refused=refused)
         else:
             trial = self._trials.run(candidate, count)
         self._note(trial)

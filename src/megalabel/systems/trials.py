@@ -26,7 +26,6 @@ from megalabel.features import Concat, Tfidf
 from megalabel.metrics.instance import ratio
 from megalabel.outputs import replacing_file
 from megalabel.preparing import in_random_order
-from megalabel.progress import progress
 from megalabel.systems import System
 from megalabel.tagger import Tagger
 
@@ -79,10 +78,10 @@ class Trial:
     """The nDCG of each of them; none without a result."""
     precision: float = 0.0
     """The share of them whose best label is right."""
-    problem: str = ""
-    """Why there is no result."""
+    refused: str = ""
+    """Why it was not done."""
     error: Exception | None = None
-    """What was raised, if that is why."""
+    """What ended it."""
     tagger: Tagger | None = None
     """What was trained, where it was trained on all texts that are not held out."""
     kept: bool = False
@@ -113,7 +112,8 @@ class Trial:
         told: dict[str, Any] = {"name": str(self.candidate), "system": self.candidate.system.name}
         told |= {"settings": settings, "texts": self.texts}
         if not self.done:
-            return told | {"problem": self.problem, "refused": self.error is None}
+            failed = f"failed: {str(self.error) or type(self.error).__name__}"
+            return told | {"problem": self.refused or failed, "refused": bool(self.refused)}
         return told | {
             BY: self.score,
             "P@1": self.precision,
@@ -168,20 +168,17 @@ class Trials:
             if not self._taken_up(trial, checkpoint):
                 self._do(trial, checkpoint)
         except Exception as error:  # of whatever kind: another candidate may do better
-            log.debug("%s failed", candidate, exc_info=True)
-            trial.error = error
-            told = (str(error) or type(error).__name__).splitlines()[0]
-            trial.problem = f"failed: {told[:200]}"
-            return trial
+            log.info("%s failed: %s", candidate, error)
+            return Trial(candidate, count, error=error)
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %d texts: %s %.4f", candidate, count, BY, trial.score)
+        log.info("%s on %s texts: %s %.2f", candidate, f"{count:,}", BY, 100 * trial.score)
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
         started, work = self._clock(), checkpoint.file("work")
-        with progress(f"trying {trial.candidate}"), checkpoints.kept_in(work):
+        with checkpoints.kept_in(work):
             fitted = self.fitted(trial.candidate, self.texts(trial.texts))
             trial.ranking = fitted.rank(self.held_out, _WIDTH)
         trial.seconds = self._clock() - started
