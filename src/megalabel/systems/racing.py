@@ -134,16 +134,16 @@ class Race:
         if len(self._trials.held_out) < _TUNED:
             return trials
         first, count = trials[0], self._trials.whole
-        ends = sum(self._end(trial.candidate, count) for trial in trials)
+        ends = sum(self._end(trial.candidate, count) for trial in _unlike(trials))
         while count > first.texts and (
             _TRIALS * self._foresight.seconds(first.candidate, count) > self._free - ends
         ):
             count = max(first.texts, count // 2)
         if count > first.texts:
             trials = self._affordable(self._round([trial.candidate for trial in trials], count))
-        every = list(trials)
-        for trial in trials:
-            others = [other for other in trials if other is not trial]
+        every, unlike = list(trials), _unlike(trials)
+        for trial in unlike:
+            others = [other for other in unlike if other is not trial]
             every += self._settings(trial, sum(self._ends(others)))
         return every
 
@@ -215,7 +215,11 @@ class Race:
                 self._note(trial)
             if trial.done:
                 members.append(trial)
-        return sorted(members, key=lambda trial: -trial.score) or [best]
+        best = max(members, key=lambda trial: trial.score, default=best)
+        kind = best.candidate.system.cost_class
+        # a mix of fewer is one of unlike members
+        members.sort(key=lambda one: (one is not best, one.candidate.system.cost_class == kind))
+        return members or [best]
 
     def _mixed(
         self, members: list[Trial], calibration: Calibrator | str | None, decision: Decision | None
@@ -383,6 +387,12 @@ class Race:
 
 def _named(trial: Trial) -> str:
     return str(trial.candidate)
+
+
+def _unlike(trials: Sequence[Trial]) -> list[Trial]:
+    """The first trial of each kind of cost."""
+    kinds = [trial.candidate.system.cost_class for trial in trials]
+    return [trial for place, trial in enumerate(trials) if kinds[place] not in kinds[:place]]
 
 
 def _better_half(trials: Sequence[Trial]) -> list[Trial]:
