@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Foresight:
         self._trials = trials
         self._known: dict[str, _Known] = {}
         self._values: dict[str, float] = {}
+        self._planning = [0.0, 0.0]  # seconds that passed, and that this process worked
 
     def plan(self, candidate: Candidate, texts: int) -> None:
         """Foresee by the plan of a system; a trial of few texts and labels is taken for nothing."""
@@ -57,9 +59,12 @@ class Foresight:
         if texts <= _SMALL and len(corpus.labels) <= _SMALL:
             self._known[candidate.key] = _Known(texts, 0.0, 0)
             return
-        held = memory_in_use()
+        held, started = memory_in_use(), (time.perf_counter(), time.process_time())
         tagger = candidate.create(self._trials.seed)
         plan = candidate.system.plan(tagger, self._trials.texts(texts))
+        if candidate.system.cost_class != "gpu":  # for which a process waits
+            self._planning[0] += time.perf_counter() - started[0]
+            self._planning[1] += time.process_time() - started[1]
         # without seconds, its vectors alone are too much
         seconds = np.inf if plan.seconds is None or not plan.fits else plan.seconds
         self._known[candidate.key] = _Known(texts, seconds, max(0, plan.memory - held))
@@ -82,14 +87,22 @@ class Foresight:
         if repr(candidate.create(seed).features) != repr(base.create(seed).features):
             times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
         known = self._known[base.key]
-        self._known[candidate.key] = _Known(
-            known.texts, known.seconds * times, int(known.memory * times), known.growth
+        self._known[candidate.key] = replace(
+            known, seconds=known.seconds * times, memory=int(known.memory * times)
         )
 
     def seconds(self, candidate: Candidate, texts: int) -> float:
         """What it takes to train a candidate on so many texts, and to rank those held out."""
         known = self._known[candidate.key]
-        return known.seconds * known.times(texts) if known.seconds else 0.0
+        slower = 1.0 if known.measured else self._slower
+        return slower * known.seconds * known.times(texts) if known.seconds else 0.0
+
+    @property
+    def _slower(self) -> float:
+        """By how much all takes longer than plans say, which count no seconds that others have the
+        machine: as planning did."""
+        passed, worked = self._planning
+        return max(1.0, passed / worked) if worked > _TELLING else 1.0
 
     def memory(self, candidate: Candidate, texts: int) -> int:
         """The peak of the process meanwhile, in bytes."""

@@ -250,7 +250,7 @@ class Race:
             took = self._clock() - started
             told = mixed.provenance_["mix"]
             score = told["held_out"][told["form"]][BY]
-            log.info("mix of %s: %s %.4f", names, BY, score)
+            log.info("mix of %s: %s %.2f", names, BY, 100 * score)
             if score > max(self._won[BY], told["held_out"]["member 0"][BY]):
                 made, chosen = mixed, count
                 self._won = {"winner": f"mix of {names}", BY: score}
@@ -396,18 +396,16 @@ def _unlike(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _better_half(trials: Sequence[Trial]) -> list[Trial]:
-    """The better half, and of each other kind of cost the best: unlike members are worth most in a
-    mix. One that is cheaper than those and as good, as far as the texts tell, stays too."""
+    """The better half, and of each other kind of cost the best, but for the floor: one that is much
+    cheaper may be as good on all texts, and unlike members are worth most in a mix."""
     ordered = sorted(trials, key=lambda trial: -trial.score)
     half = -(-len(ordered) // 2)
-    chosen = ordered[:half]
-    for trial in ordered[half:]:
-        kinds = [COST_CLASSES.index(one.candidate.system.cost_class or "") for one in chosen]
-        own = COST_CLASSES.index(trial.candidate.system.cost_class or "")
-        better, error = chosen[half - 1].above(trial)
-        if own > 0 and (own not in kinds or (own < min(kinds) and better <= error)):
-            chosen.append(trial)
-    return chosen
+    kinds = [trial.candidate.system.cost_class for trial in ordered]
+    return [
+        trial
+        for place, trial in enumerate(ordered)
+        if place < half or kinds[place] not in {*kinds[:place], "instant"}
+    ]
 
 
 def _settle(
