@@ -66,7 +66,7 @@ def clock(monkeypatch):
     plain = Trials.fitted
 
     def fitted(self, candidate, corpus):
-        made.seconds += times(candidate.system.name) * len(corpus) / 1_000
+        made.seconds += seconds(candidate.create(0), candidate.system.name, corpus)
         return plain(self, candidate, corpus)
 
     monkeypatch.setattr(Trials, "fitted", fitted)
@@ -74,16 +74,21 @@ def clock(monkeypatch):
     return made
 
 
-def times(name: str) -> float:
-    return float(name.removeprefix("slow")) if name.startswith("slow") else 1.0
+def seconds(tagger: Tagger, name: str, corpus: Corpus) -> float:
+    times = float(name.removeprefix("slow")) if name.startswith("slow") else 1.0
+    if getattr(tagger.classifier, "neighbours", None) == THRIFTY["neighbours"]:
+        times /= 10
+    return times * len(corpus) / 1_000
+
+
+THRIFTY = {"neighbours": 7}  # a tenth of the time
 
 
 def planned(name: str, memory: int = 0, cost_class: str = "linear") -> systems.System:
     """Nearest neighbours by another name, which plan the seconds that the clock has."""
 
     def plan(tagger, corpus):
-        seconds = times(name) * len(corpus) / 1_000
-        return Plan(memory, 1, seconds, 1 << 60)
+        return Plan(memory, 1, seconds(tagger, name, corpus), 1 << 60)
 
     system = replace(systems.get("knn"), name=name, plan=plan, cost_class=cost_class, race=())
     return system
@@ -205,6 +210,14 @@ def test_nothing_is_started_that_cannot_end_in_time(budget, shop, table, clock):
     done = {t["system"] for t in race["trials"] if "nDCG@10" in t}
     assert ("slow8" in done) == (budget == 100)
     assert race["texts"] == len(shop) or budget < 3
+
+
+def test_thrifty_settings_are_taken_where_defaults_take_too_long(shop, table, clock):
+    table("prior", slow8=replace(planned("slow8"), thrifty=THRIFTY))
+    for budget, taken in ((100, {}), (10, THRIFTY)):
+        race = Race(shop, budget=budget, clock=clock).run().provenance_["race"]
+        settings = {repr(t["settings"]) for t in race["trials"] if t["system"] == "slow8"}
+        assert settings == {repr(taken)}
 
 
 def test_better_halves_go_on_to_twice_as_many_texts(table, clock, monkeypatch):

@@ -51,6 +51,8 @@ class System:
     """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
     race: tuple[Mapping[str, Any], ...] = ()
     """Settings besides the defaults that the race tries, one after another."""
+    thrifty: Mapping[str, Any] | None = None
+    """Settings that take much less time than the defaults, for a race where these take too long."""
     suits: Callable[[Corpus], bool] | None = None
     """Whether it is worth a trial on a corpus; None: on any."""
 

@@ -45,6 +45,7 @@ _BUDGET = 120.0  # seconds
 _TWICE = 2.0  # times what the cheapest linear system takes on all texts, where that is more
 _SPARE = 1.2  # times the seconds foreseen that must be left
 _MIXING = 0.1  # the share of the budget that is left for mixing and calibration
+_FEW = 20  # one part of so many of the texts, held out, is not worth a second training
 _NEURAL_TEXTS, _NEURAL_BUDGET = 5_000, 3600.0  # what encoders take at least, without a GPU
 
 
@@ -300,22 +301,31 @@ class Race:
         count = self._trials.whole
         for _ in range(_HALVINGS):
             count = count // 2 if count >= 2 * _SHARE else count
-        candidates = []
-        for candidate in self._candidates():
-            try:
-                self._foresight.plan(candidate, count)
-                candidates.append(candidate)
-            except Exception as error:  # of whatever kind, as in a trial
-                self._told.append(Trial(candidate, count, error=error))
+        candidates = [one for one in self._candidates() if self._plan(one, count)]
         if self._asked is None:
             good = [one for one in candidates if one.system.cost_class in ("linear", "dear")]
             self._budget = max(_BUDGET, _TWICE * min(map(self._end, good), default=0.0))
+        for place, candidate in enumerate(candidates):
+            thrifty = candidate.system.thrifty
+            if thrifty is not None and self._end(candidate) > self._budget / 2:
+                cheaper = candidate.with_setting(thrifty)
+                if self._plan(cheaper, count):
+                    candidates[place] = cheaper
         while count >= 2 * _SHARE and (
             sum(self._foresight.seconds(one, count) for one in self._possible(candidates))
             > self._budget / _FIRST
         ):
             count //= 2
         return candidates, count
+
+    def _plan(self, candidate: Candidate, count: int) -> bool:
+        """Plan a candidate; False: that fails."""
+        try:
+            self._foresight.plan(candidate, count)
+        except Exception as error:  # of whatever kind, as in a trial
+            self._told.append(Trial(candidate, count, error=error))
+            return False
+        return True
 
     def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that could end within the budget."""
@@ -344,8 +354,9 @@ class Race:
 
     def _end(self, candidate: Candidate, tried: int = 0) -> float:
         """Seconds to train a candidate on all texts but those held out, if more than were tried,
-        and on all."""
-        counts = [self._trials.whole] * (tried < self._trials.whole) + [len(self._corpus)]
+        and on all, if that makes a difference."""
+        whole, texts = self._trials.whole, len(self._corpus)
+        counts = [whole] * (tried < whole) + [texts] * (texts - whole > texts / _FEW)
         return _SPARE * sum(self._foresight.seconds(candidate, count) for count in counts)
 
     def _try(self, candidate: Candidate, count: int, ends: float = 0.0) -> Trial:
