@@ -212,6 +212,19 @@ def test_nothing_is_started_that_cannot_end_in_time(budget, shop, table, clock):
     assert race["texts"] == len(shop) or budget < 3
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_takes_longer_than_planned_gives_way(alone, shop, table, clock, monkeypatch):
+    monkeypatch.setattr(racing, "_SHARE", 100)
+    # one that is good, but says that it takes a fiftieth of the time
+    late = replace(planned("slow50"), plan=planned("slow1").plan)
+    weak = replace(planned("slow1"), build=lambda **_: knn(neighbours=1, power=0.0))
+    table("prior", slow50=late, **({} if alone else {"slow1": weak}))
+    race = Race(shop, budget=40, clock=clock).run().provenance_["race"]
+    assert clock.seconds <= 1.2 * 40
+    assert race["winner"] == "slow50" if alone else race["texts"] == len(shop)
+    assert race["texts"] > 180  # the first share
+
+
 def test_thrifty_settings_are_taken_where_defaults_take_too_long(shop, table, clock):
     table("prior", slow8=replace(planned("slow8"), thrifty=THRIFTY))
     for budget, taken in ((100, {}), (10, THRIFTY)):

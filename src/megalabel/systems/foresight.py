@@ -97,6 +97,12 @@ class Foresight:
         slower = 1.0 if known.measured else self._slower
         return slower * known.seconds * known.times(texts) if known.seconds else 0.0
 
+    def most_texts(self, candidate: Candidate, seconds: float) -> int:
+        """How many texts a candidate can be trained on within so many seconds."""
+        known = self._known[candidate.key]
+        times = seconds / max(1e-9, self.seconds(candidate, known.texts))
+        return int(known.texts * max(0.0, times) ** (1 / known.growth))
+
     @property
     def _slower(self) -> float:
         """By how much all takes longer than plans say, which count no seconds that others have the

@@ -45,6 +45,7 @@ _BUDGET = 120.0  # seconds
 _TWICE = 2.0  # times what the cheapest linear system takes on all texts, where that is more
 _SPARE = 1.2  # times the seconds foreseen that must be left
 _MIXING = 0.1  # the share of the budget that is left for mixing and calibration
+_WORTHWHILE = 1.2  # times as many texts, for a last training where there is no time for all
 _FEW = 20  # one part of so many of the texts, held out, is not worth a second training
 _NEURAL_TEXTS, _NEURAL_BUDGET = 5_000, 3600.0  # what encoders take at least, without a GPU
 
@@ -149,9 +150,10 @@ class Race:
         return every
 
     def _affordable(self, trials: list[Trial]) -> list[Trial]:
-        """The best trial, and those that there is time for besides, when it comes to train them on
-        all texts. Where time is short, the cheapest of those that are as good comes first."""
-        ordered = sorted(trials, key=lambda trial: -trial.score)
+        """The best trial that there is time for, when it comes to train it on all texts, and those
+        that there is time for besides. Where it is short, the cheapest of those that are as good
+        comes first."""
+        ordered = sorted(self._in_time(trials), key=lambda trial: -trial.score)
         if sum(self._ends(ordered[:1])) > self._free / 2:
             alike = [one for one in ordered if le(*ordered[0].above(one))]
             cheapest = min(alike, key=lambda one: self._end(one.candidate, one.texts))
@@ -161,6 +163,12 @@ class Race:
             if sum(self._ends([*chosen, trial])) <= self._free:
                 chosen.append(trial)
         return chosen
+
+    def _in_time(self, trials: list[Trial]) -> list[Trial]:
+        """Those whose candidates can be trained on all texts; all of them if none can."""
+        useful = [trial for trial in trials if trial.candidate.system.cost_class != "instant"]
+        in_time = [trial for trial in useful if sum(self._ends([trial])) <= self._free]
+        return in_time or trials
 
     def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
         return (self._end(trial.candidate, trial.texts) for trial in trials)
@@ -193,8 +201,8 @@ class Race:
         held out, or on as many as there is time for."""
         most = _MEMBERS if len(self._trials.held_out) >= _MIXED else 1
         whole = self._trials.whole
-        in_time = [trial for trial in trials if sum(self._ends([trial])) <= self._free]
-        chosen = complementary(in_time or trials, self._trials.held_out.targets, most)
+        in_time = self._in_time(trials)
+        chosen = complementary(in_time, self._trials.held_out.targets, most)
         # one that is unlike may add to a mix what it does not add to a mean
         kinds = {trial.candidate.system.cost_class for trial in chosen} | {"instant"}
         unlike = [one for one in in_time if one.candidate.system.cost_class not in kinds]
@@ -205,6 +213,11 @@ class Race:
                 trial.tagger = None
         best = chosen[0]
         if best.texts < whole and self._foresight.seconds(best.candidate, whole) > self._left:
+            count = self._foresight.most_texts(best.candidate, self._free / _SPARE)
+            if count > _WORTHWHILE * best.texts:
+                more = self._trials.run(best.candidate, min(count, whole), keep=True)
+                self._note(more)
+                best = more if more.done else best
             return [best]
         members: list[Trial] = []
         for trial in chosen:

@@ -83,7 +83,7 @@ class Trial:
     error: Exception | None = None
     """What ended it."""
     tagger: Tagger | None = None
-    """What was trained, where it was trained on all texts that are not held out."""
+    """What was trained, where it is kept."""
     kept: bool = False
     """True if it was finished by an earlier run."""
 
@@ -157,16 +157,18 @@ class Trials:
         """So many of the texts to train on; more of them hold fewer."""
         return self.corpus[np.sort(self._order[:count])]
 
-    def run(self, candidate: Candidate, count: int) -> Trial:
+    def run(self, candidate: Candidate, count: int, *, keep: bool = False) -> Trial:
         """Train a candidate on so many texts and rank those held out, unless that was done before.
 
-        What was trained on all of them stays with the trial. An error ends the trial alone.
+        What was trained stays with the trial if it is of all texts, or is to be kept. An error ends
+        the trial alone.
         """
         trial = Trial(candidate, count)
         try:
             checkpoint = self._checkpoint(candidate, count)
             if not self._taken_up(trial, checkpoint):
                 self._do(trial, checkpoint)
+                trial.tagger = trial.tagger if keep or count == self.whole else None
         except Exception as error:  # of whatever kind: another candidate may do better
             log.info("%s failed: %s", candidate, error)
             return Trial(candidate, count, error=error)
@@ -182,7 +184,7 @@ class Trials:
             fitted = self.fitted(trial.candidate, self.texts(trial.texts))
             trial.ranking = fitted.rank(self.held_out, _WIDTH)
         trial.seconds = self._clock() - started
-        trial.tagger = fitted if trial.texts == self.whole else None
+        trial.tagger = fitted
         if (file := checkpoint.file(_KEPT)) is not None:
             with replacing_file(file) as fresh:
                 ids, scores = trial.ranking.ids, trial.ranking.scores
