@@ -690,6 +690,10 @@ class Tagger(Component):
             return explained(self.classifier_, self.features_, text, number, words)
 
     # ------------------------------------------------------------------ keeping
+    def plain(self) -> Tagger:
+        """What is saved of it: itself, but for taggers that are put together in their fit."""
+        return self
+
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
         """A smaller tagger of the largest weights; this one stays as it is, as does calibration.
 

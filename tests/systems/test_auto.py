@@ -130,6 +130,13 @@ def test_a_plain_tagger_is_saved_and_needs_no_race(raced, shop, tmp_path):
     subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True)
 
 
+def test_a_part_of_it_is_a_plain_tagger_too(raced, shop):
+    some = raced.take_labels(np.arange(20))
+    assert type(some) is Tagger
+    assert type(some.classifier) is type(raced.classifier_)
+    assert type(raced.plain().classifier) is type(raced.classifier_)
+
+
 def test_the_same_seed_decides_the_same(raced, shop):
     again = systems.create("auto", budget=60).fit(shop)
     assert tried(again.provenance_["race"]) == tried(raced.provenance_["race"])

@@ -107,6 +107,10 @@ class Composed(Tagger):
         made.origin = self.origin
         return made
 
+    def take_labels(self, numbers: Any) -> Tagger:  # type: ignore[override]
+        """A plain tagger of some of the labels."""
+        return self.plain().take_labels(numbers)
+
     def save(self, path: str | Path) -> None:
         """Write the model folder of a plain tagger; an older model there is replaced."""
         self.plain().save(path)
