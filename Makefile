@@ -49,7 +49,7 @@ test-gpu: setup
 # $(VENV): memory and undefined behaviour by the tests of the rooms that hand it arrays and files,
 # the thread pool and small pieces by programs. Captured by pytest, what is said of a fault would be lost with it.
 SANITIZED := build/sanitize
-SANITIZED_TESTS ?= native store data linear retrieval decision features labels calibration metrics
+SANITIZED_TESTS ?= native store data linear retrieval rankers decision features labels calibration metrics
 test-sanitize: setup
 	$(BIN)/python -m venv --without-pip $(SANITIZED)/venv
 	$(BIN)/python -c 'import sysconfig as s; print(s.get_path("purelib"))' > \

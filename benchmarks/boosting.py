@@ -184,7 +184,8 @@ def compare(
             "threads": options.threads,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "version": megalabel.__version__,
-            "command": f"benchmarks/boosting.py --data {corpus} --seeds {seed}",
+            "command": f"python benchmarks/boosting.py --data DATA/{corpus} --seeds {seed} "
+            f"--threads {options.threads} --lightgbm PYTHON",
         }
         with options.results.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -168,6 +168,21 @@ inline void bind_text(nb::module_& m) {
 
     m.def("encode_texts", &encode_texts, "values"_a);
     m.def(
+        "hash_texts",
+        [](TextArrays texts) {
+            return to_numpy(without_gil([&] {
+                text::Strings strings = strings_of(texts);
+                std::vector<std::uint64_t> hashes(strings.size());
+                std::size_t grain = text::rows_a_piece(strings.size(), strings.bytes() / 16);
+                parallel_for(strings.size(), grain, [&](std::size_t first, std::size_t last) {
+                    for (std::size_t i = first; i < last; ++i)
+                        hashes[i] = text::text_hash(strings[i]);
+                });
+                return hashes;
+            }));
+        },
+        "texts"_a);
+    m.def(
         "normalise_texts",
         [](TextArrays texts, bool compose, bool compatible) -> std::optional<NewTexts> {
             auto changed = without_gil(

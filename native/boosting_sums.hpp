@@ -55,6 +55,9 @@ class RowSums {
         const std::size_t pieces = (rows.size() + row_piece - 1) / row_piece;
         const auto threads = static_cast<std::size_t>(loop_threads(pieces, 1));
         parts_.resize(std::max(parts_.size(), threads));
+        std::vector<Column> columns;
+        for (const std::size_t feature : features)
+            columns.push_back({feature, bins_.start(feature)});
         std::atomic<std::size_t> next{0};
         parallel_for(threads, 1, [&](std::size_t thread, std::size_t) {
             Histogram& part = thread == 0 ? histogram : parts_[thread];
@@ -63,7 +66,8 @@ class RowSums {
                 const std::size_t begin = piece * row_piece;
                 const std::size_t end = std::min(rows.size(), begin + row_piece);
                 for (std::size_t row = begin; row < end; row += block)
-                    add_block(rows.subspan(row, std::min(block, end - row)), slopes, features,
+                    add_block(rows.data() + row, std::min(block, end - row), slopes.data(),
+                              bins_.row(0), bins_.width(), columns.data(), columns.size(),
                               part.data());
                 end_if_cancelled();
             }
@@ -75,42 +79,38 @@ class RowSums {
   private:
     static constexpr std::size_t block = 256;  // rows whose bins and slopes stay in the first cache
 
-    void add_block(std::span<const std::int32_t> rows, std::span<const Slope> slopes,
-                   std::span<const std::size_t> features, Sums* histogram) const {
-        const std::uint8_t* codes[block];
-        Sums sums[block];
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            const Slope& slope = slopes[static_cast<std::size_t>(rows[i])];
-            codes[i] = bins_.row(rows[i]);
-            sums[i] = Sums{slope.gradient, slope.curvature, 1, 0};
-        }
-        std::size_t j = 0;
-        for (; j + 4 <= features.size(); j += 4) {
-            Sums* bins[4];
-            for (std::size_t k = 0; k < 4; ++k) bins[k] = histogram + bins_.start(features[j + k]);
-            add_four(codes, sums, rows.size(), features.data() + j, bins);
-        }
-        for (; j < features.size(); ++j) {
-            Sums* bins = histogram + bins_.start(features[j]);
-            for (std::size_t i = 0; i < rows.size(); ++i) bins[codes[i][features[j]]] += sums[i];
-        }
-    }
+    // Where the bins of a feature are in a row and in a histogram.
+    struct Column {
+        std::size_t place, start;
+    };
 
     // Four features together, so that rows of one bin after each other need not wait.
-    MEGALABEL_CLONES static void add_four(const std::uint8_t* const* codes, const Sums* sums,
-                                          std::size_t count, const std::size_t* features,
-                                          Sums* const* bins) {
-        Sums *a = bins[0], *b = bins[1], *c = bins[2], *d = bins[3];
-        const std::size_t of_a = features[0], of_b = features[1], of_c = features[2],
-                          of_d = features[3];
+    MEGALABEL_CLONES static void add_block(const std::int32_t* rows, std::size_t count,
+                                           const Slope* slopes, const std::uint8_t* codes,
+                                           std::size_t width, const Column* columns,
+                                           std::size_t features, Sums* histogram) {
+        const std::uint8_t* of_row[block];
+        Sums sums[block];
         for (std::size_t i = 0; i < count; ++i) {
-            const std::uint8_t* code = codes[i];
-            const Sums sum = sums[i];
-            a[code[of_a]] += sum;
-            b[code[of_b]] += sum;
-            c[code[of_c]] += sum;
-            d[code[of_d]] += sum;
+            const auto row = static_cast<std::size_t>(rows[i]);
+            of_row[i] = codes + row * width;
+            sums[i] = Sums{slopes[row].gradient, slopes[row].curvature, 1, 0};
         }
+        std::size_t j = 0;
+        for (; j + 4 <= features; j += 4) {
+            const Column a = columns[j], b = columns[j + 1], c = columns[j + 2], d = columns[j + 3];
+            for (std::size_t i = 0; i < count; ++i) {
+                const std::uint8_t* code = of_row[i];
+                const Sums sum = sums[i];
+                histogram[a.start + code[a.place]] += sum;
+                histogram[b.start + code[b.place]] += sum;
+                histogram[c.start + code[c.place]] += sum;
+                histogram[d.start + code[d.place]] += sum;
+            }
+        }
+        for (; j < features; ++j)
+            for (std::size_t i = 0; i < count; ++i)
+                histogram[columns[j].start + of_row[i][columns[j].place]] += sums[i];
     }
 
     const Bins& bins_;

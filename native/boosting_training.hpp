@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "boosting.hpp"
 #include "boosting_bins.hpp"
+#include "boosting_splits.hpp"
 #include "boosting_sums.hpp"
 #include "clustering.hpp"
 #include "lanes.hpp"
@@ -23,31 +25,6 @@
 #include "parallel.hpp"
 
 namespace megalabel::boosting {
-
-struct Options {
-    std::size_t trees, leaves;
-    std::size_t depth;  // 0: any
-    std::size_t bins;
-    double rate;
-    std::size_t min_rows;  // of a leaf
-    double min_hessian;    // of a leaf: the sum of weight * p * (1 - p)
-    double l2, min_gain;
-    double feature_share, row_share;  // that a tree sees
-    std::size_t patience;             // trees without gain in validation before the end
-    std::uint64_t seed;
-
-    void check() const {
-        if (leaves < 2 || leaves > most_leaves)
-            throw std::invalid_argument("boosted trees must have 2 to " +
-                                        std::to_string(most_leaves) + " leaves");
-        if (bins < 2 || bins > most_bins)
-            throw std::invalid_argument("features must have 2 to " + std::to_string(most_bins) +
-                                        " bins");
-        if (!(rate > 0) || !(min_hessian >= 0) || !(l2 >= 0) || !(min_gain >= 0) ||
-            !(l2 + min_hessian > 0) || !(feature_share > 0) || !(row_share > 0))
-            throw std::invalid_argument("options of boosted trees must be positive");
-    }
-};
 
 struct Examples {
     Rows rows;
@@ -83,13 +60,6 @@ struct Trained {
     std::vector<double> gains;
 };
 
-struct Split {
-    double gain = 0;
-    std::size_t feature = 0, bin = 0;
-    bool missing_left = false;
-    Sums left = {};
-};
-
 class Training {
   public:
     Training(const Examples& examples, const Options& options)
@@ -98,7 +68,8 @@ class Training {
           listed_(list(examples)),
           bins_(examples.rows, listed_.training, options.bins, options.seed),
           scale_(scale(examples)),
-          sums_(bins_) {}
+          sums_(bins_),
+          splits_(bins_, options, scale_) {}
 
     Trained run() {
         start();
@@ -166,10 +137,6 @@ class Training {
     static void look_for_signals() {
         parallel_for(1, 1, [](std::size_t, std::size_t) { end_if_cancelled(); });
     }
-
-    double gradient(const Sums& sums) const { return static_cast<double>(sums[0]) / scale_; }
-    double curvature(const Sums& sums) const { return static_cast<double>(sums[1]) / scale_; }
-    static std::size_t rows_of(const Sums& sums) { return static_cast<std::size_t>(sums[2]); }
 
     void start() {
         double positive = 0, total = 0;
@@ -249,7 +216,7 @@ class Training {
             root.sums += histograms_[0][bins_.start(first) + b];
         std::vector<Split> found(features_.size());
         for (std::size_t j = 0; j < features_.size(); ++j)
-            found[j] = best_split(root, features_[j]);
+            found[j] = splits_.best(histograms_[0], root.sums, features_[j]);
         root.split = best_of(found);
         leaves_.push_back(root);
         while (leaves_.size() < options_.leaves) {
@@ -262,7 +229,7 @@ class Training {
         }
         if (nodes_.size() == 1) return false;
         for (const Leaf& leaf : leaves_) {
-            const double step = -gradient(leaf.sums) / (curvature(leaf.sums) + options_.l2);
+            const double step = splits_.step(leaf.sums);
             nodes_[leaf.node].value = static_cast<float>(options_.rate * step);
         }
         return true;
@@ -310,8 +277,8 @@ class Training {
                 const std::size_t f = features_[j], start = bins_.start(f);
                 for (std::size_t b = start; b <= start + bins_.missing(f); ++b)
                     of_large[b] -= of_small[b];
-                if (may_split(small)) of_features[0][j] = best_split(small, f);
-                if (may_split(large)) of_features[1][j] = best_split(large, f);
+                if (may_split(small)) of_features[0][j] = splits_.best(of_small, small.sums, f);
+                if (may_split(large)) of_features[1][j] = splits_.best(of_large, large.sums, f);
             }
         });
         small.split = best_of(of_features[0]);
@@ -323,74 +290,28 @@ class Training {
                  slopes_, features_, histograms_[leaf.histogram]);
     }
 
-    static Split best_of(const std::vector<Split>& found) {
-        Split best;
-        for (const Split& split : found)
-            if (split.gain > best.gain) best = split;
-        return best;
-    }
-
-    // The best split of a leaf by a feature; of no gain if there is none. Missing values go to the
-    // side where they gain more; where there are none, to the side with more rows.
-    Split best_split(const Leaf& leaf, std::size_t feature) const {
-        const Sums* sums = histograms_[leaf.histogram].data() + bins_.start(feature);
-        const std::size_t last = bins_.missing(feature);  // which is one for itself
-        const Sums& missing = sums[last];
-        const double whole = gain_of(leaf.sums);
-        // rounding is no gain
-        const double least = std::max(options_.min_gain, 1e-12 * whole);
-        Split best;
-        const auto consider = [&](const Sums& left, std::size_t bin, bool missing_left) {
-            const Sums right = leaf.sums - left;
-            if (rows_of(left) < options_.min_rows || rows_of(right) < options_.min_rows) return;
-            const double left_curve = curvature(left), right_curve = curvature(right);
-            if (left_curve < options_.min_hessian || right_curve < options_.min_hessian) return;
-            const double gain = gain_of(left) + gain_of(right) - whole;
-            if (gain > least && gain > best.gain) best = {gain, feature, bin, missing_left, left};
-        };
-        Sums left = {};
-        for (std::size_t bin = 0; bin < last; ++bin) {
-            if (rows_of(sums[bin]) == 0) continue;
-            left += sums[bin];
-            if (rows_of(missing) == 0) {
-                consider(left, bin, 2 * rows_of(left) >= rows_of(leaf.sums));
-                continue;
-            }
-            consider(left, bin, false);
-            const Sums with_missing = left + missing;
-            consider(with_missing, bin, true);
-        }
-        return best;
-    }
-    double gain_of(const Sums& sums) const {
-        const double slope = gradient(sums);
-        return slope * slope / (curvature(sums) + options_.l2);
-    }
-
-    bool goes_left(const std::uint8_t* codes, std::size_t feature, std::size_t bin,
-                   bool missing_left) const {
-        const std::size_t code = codes[feature];
-        return code == bins_.missing(feature) ? missing_left : code <= bin;
-    }
-
     // Orders a leaf's rows by side, each side's as they were; returns where the right ones begin.
     std::size_t partition(const Leaf& leaf, const Split& split) {
         const std::size_t count = leaf.end - leaf.begin, piece = 4 * row_piece;
         std::vector<std::size_t> lefts((count + piece - 1) / piece + 1);
         moved_.resize(rows_.size());
-        // each piece by itself, then all to their places
+        std::array<std::uint8_t, most_bins + 1> goes_left;
+        for (std::size_t bin = 0; bin < goes_left.size(); ++bin) goes_left[bin] = bin <= split.bin;
+        goes_left[bins_.missing(split.feature)] = split.missing_left;
+        // Each piece by itself, the right ones from the end in reverse; then all to their places.
+        // Which side a row goes to cannot be foretold, so it is written to both.
         parallel_for(count, piece, [&](std::size_t begin, std::size_t end) {
-            std::size_t left = leaf.begin + begin, right = leaf.begin + end;
-            for (std::size_t i = leaf.begin + begin; i < leaf.begin + end; ++i) {
-                const std::int32_t row = rows_[i];
-                const bool goes =
-                    goes_left(bins_.row(row), split.feature, split.bin, split.missing_left);
-                // the right ones from the end, in reverse
-                moved_[goes ? left : right - 1] = row;
+            const std::int32_t* rows = rows_.data() + leaf.begin;
+            std::int32_t* moved = moved_.data() + leaf.begin;
+            std::size_t left = begin, right = end;
+            for (std::size_t i = begin; i < end; ++i) {
+                const std::int32_t row = rows[i];
+                const std::size_t goes = goes_left[bins_.row(row)[split.feature]];
+                moved[left] = moved[right - 1] = row;
                 left += goes;
-                right -= !goes;
+                right -= 1 - goes;
             }
-            lefts[begin / piece + 1] = left - leaf.begin - begin;
+            lefts[begin / piece + 1] = left - begin;
         });
         std::partial_sum(lefts.begin(), lefts.end(), lefts.begin());
         const std::size_t middle = leaf.begin + lefts.back();
@@ -419,8 +340,10 @@ class Training {
                 const std::uint8_t* codes = bins_.row(others_[i]);
                 const Node* node = nodes_.data();
                 while (node->feature >= 0) {
-                    const bool left = goes_left(codes, static_cast<std::size_t>(node->feature),
-                                                node->bin, node->missing_left);
+                    const auto feature = static_cast<std::size_t>(node->feature);
+                    const bool left = codes[feature] == bins_.missing(feature)
+                                          ? node->missing_left
+                                          : codes[feature] <= node->bin;
                     node = &nodes_[static_cast<std::size_t>(left ? node->left : node->right)];
                 }
                 margins_[static_cast<std::size_t>(others_[i])] += node->value;
@@ -493,6 +416,7 @@ class Training {
     std::vector<Leaf> leaves_;
     std::vector<Histogram> histograms_;
     RowSums sums_;
+    const Splits splits_;
 };
 
 inline Trained train(const Examples& examples, const Options& options) {

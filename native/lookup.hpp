@@ -75,6 +75,20 @@ inline std::uint32_t term_hash(const char* p, std::size_t n) {
     return static_cast<std::uint32_t>(h ^ (h >> 32));
 }
 
+// 64 bits of a text of any length, which reads no byte behind its end. Models keep them, to know
+// the texts they were trained on: a change makes those of earlier versions unknown.
+inline std::uint64_t text_hash(std::span<const std::uint8_t> text) {
+    constexpr std::uint64_t k1 = 0x9E3779B97F4A7C15, k2 = 0xD6E8FEB86659FD93;
+    const char* p = reinterpret_cast<const char*>(text.data());
+    std::size_t n = text.size();
+    std::uint64_t h = (n + 1) * k2;
+    for (; n >= 16; p += 16, n -= 16) h = fold_product(load8(p) ^ h ^ k1, load8(p + 8) ^ k2);
+    char rest[16] = {};
+    if (n > 0) std::memcpy(rest, p, n);
+    h = fold_product(load8(rest) ^ h ^ k1, load8(rest + 8) ^ k2);
+    return fold_product(h ^ k2, k1);
+}
+
 inline bool same_term(const char* a, const char* b, std::size_t n) {
     if (n > 16) return std::memcmp(a, b, n) == 0;
     std::uint64_t differ = (load8(a) ^ load8(b)) & first_bytes(n);

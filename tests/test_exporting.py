@@ -82,6 +82,8 @@ def test_every_system(name, options, corpus, create, tmp_path):
     assert_same_answers(tagger, tmp_path / "model")
     assert made.system == name
     assert made.rank([""], 3).present.all()
+    texts = ["red evening gown", "", "Ωμέγα", "👗"]
+    np.testing.assert_array_equal(made.known(texts), tagger.known(texts))
     assert made.rank([], 3).ids.shape[0] == 0
 
 

@@ -121,9 +121,10 @@ def test_fewer_labels_than_are_calibrated():
 
 def test_predict_answers_with_what_is_likely(corpus):
     tagger = systems.create("knn").fit(corpus)
-    predicted = tagger.predict(["red evening gown", ""])
+    predicted = tagger.predict(["red evening gown", "gown for everyone", ""])
     assert 1 <= predicted[0].nnz <= 3
-    assert predicted[1].nnz >= 1
+    assert predicted[1].nnz >= 1  # the best one at least
+    assert predicted[2].nnz == 0
     uncalibrated = systems.create("knn", calibration=None).fit(corpus)
     assert uncalibrated.predict(["red evening gown"]).nnz == 2  # as many as texts have
 
@@ -175,8 +176,8 @@ def test_words_beside_other_features_are_named(corpus):
     features = Concat([Tfidf(), Tfidf(analyzer="char", ngram_range=(2, 2))])
     made = Tagger(OneVsAll(), features, None).fit(corpus)
     text, label = corpus.texts[0].as_py(), corpus.labels.ids[0].as_py()
-    [reason] = made.explain(text, label, words=100)
-    said = {word for word, _ in reason.words}
+    [reason] = made.explain(text, label, words=100).reasons
+    said = {word.text for word in reason.evidence}
     assert {word for word in said if len(word) > 2} <= set(text.lower().split())
     assert any(len(word) == 2 for word in said)
     assert not any(word.isdecimal() for word in said)
@@ -221,3 +222,13 @@ def test_propensities_of_a_file(corpus, tmp_path):
     aligned = corpus.aligned(fitted.labels).labels
     expected = fitted.evaluate(corpus, propensities=read_propensities(file, aligned))
     assert fitted.evaluate(corpus, propensities=file) == expected
+
+
+def test_notebooks_show_what_a_tagger_is(corpus):
+    tagger = systems.create("knn")
+    assert "not fitted" in tagger._repr_html_()
+    shown = tagger.fit(corpus)._repr_html_()
+    labels, texts = len(corpus.labels), len(corpus)
+    assert f"Tagger knn, {labels:,} labels learned from {texts:,} texts" in shown
+    assert "NearestNeighbours(" in shown
+    assert "Is the first suggestion right? (P@1)" in shown

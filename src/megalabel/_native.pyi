@@ -206,6 +206,16 @@ def encode_texts(
     Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
     Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C")],
 ]: ...
+def hash_texts(
+    texts: tuple[
+        Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ],
+) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C")]: ...
 def normalise_texts(
     texts: tuple[
         Annotated[

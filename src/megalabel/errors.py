@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,10 +17,18 @@ class MegalabelError(Exception):
 class DataError(MegalabelError, ValueError):
     """Input that cannot be read: says where it is, what was found and what was expected.
 
+    `advice` holds the keywords of `megalabel.read` that would mend it; `on_command_line` names
+    the options in their place.
+
     Examples
     --------
     >>> print(DataError("expected feature:value, found '3;5'", file="a.txt", line=7, column=9))
     a.txt, line 7, column 9: expected feature:value, found '3;5'
+    >>> error = DataError("no column of text", file="a.csv", advice={"text_column": "Body"})
+    >>> print(error)
+    a.csv: no column of text: give text_column='Body'
+    >>> print(error.on_command_line())
+    a.csv: no column of text: give --text-column Body
     """
 
     def __init__(
@@ -29,12 +38,27 @@ class DataError(MegalabelError, ValueError):
         file: str | Path | None = None,
         line: int | None = None,
         column: int | None = None,
+        advice: Mapping[str, str] | None = None,
     ) -> None:
-        self.message, self.file, self.line, self.column = message, file, line, column
-        place = [str(file)] if file is not None else []
-        place += [f"line {line}"] if line is not None else []
-        place += [f"column {column}"] if column is not None else []
-        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+        self.file, self.line, self.column = file, line, column
+        self._bare, self.advice = message, dict(advice or {})
+        keywords = ", ".join(f"{name}={value!r}" for name, value in self.advice.items())
+        self.message = f"{message}: give {keywords}" if keywords else message
+        super().__init__(self._placed(self.message))
+
+    def on_command_line(self) -> str:
+        """The message with options of the command line in place of keywords."""
+        options = " ".join(
+            f"--{name.replace('_', '-')} {shlex.quote(value)}"
+            for name, value in self.advice.items()
+        )
+        return self._placed(f"{self._bare}: give {options}" if options else self._bare)
+
+    def _placed(self, message: str) -> str:
+        place = [str(self.file)] if self.file is not None else []
+        place += [f"line {self.line}"] if self.line is not None else []
+        place += [f"column {self.column}"] if self.column is not None else []
+        return f"{', '.join(place)}: {message}" if place else message
 
 
 class ParameterError(MegalabelError, ValueError):

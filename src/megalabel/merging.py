@@ -84,6 +84,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
             "label_counts_": np.concatenate([tagger.label_counts_ for tagger in taggers]),
             "n_texts_": first.n_texts_,
             "in_names_": first.in_names_,
+            "text_hashes_": first.text_hashes_,
         }
     )
     return merged

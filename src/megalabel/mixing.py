@@ -14,6 +14,7 @@ from megalabel.base import check_argument, clone, integer, one_of, unfitted, wit
 from megalabel.calibrating import calibrated
 from megalabel.calibration import Joint
 from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.data.hashes import known_hashes, text_hashes
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Each, NameWords, PlainTexts
@@ -73,7 +74,7 @@ def mix(
     --------
     >>> from megalabel import systems
     >>> from megalabel.data.synthetic import generate
-    >>> shop = generate(texts=2_000, labels=100).corpus
+    >>> shop = generate(texts=2_000, labels=200).corpus
     >>> members = [systems.create(name).fit(shop[:1_500]) for name in ("knn", "xr-linear")]
     >>> both = mix(members, shop[1_500:])
     >>> both.system, len(both.classifier_.members_)
@@ -143,6 +144,8 @@ def mix(
         "held_out": measured,
     }
     learned |= {"decision_": rule, "provenance_": {"mix": described}}
+    own = None if corpus.texts is None else text_hashes(corpus.texts)
+    learned["text_hashes_"] = _seen(taggers, own)
     return _with_parts(made, classifier, members, learned)
 
 
@@ -180,7 +183,15 @@ def with_members(mixed: Tagger, taggers: Sequence[Tagger], texts: Corpus | None 
     learned = mixed.learned()
     if mixed.calibration_ is not None:
         learned["calibration_"] = mixed.calibration_.for_counts(members.label_counts)
+    learned["text_hashes_"] = _seen(taggers, mixed.text_hashes_)
     return _with_parts(unfitted(mixed), classifier, members, learned)
+
+
+def _seen(taggers: Sequence[Tagger], own: np.ndarray | None) -> np.ndarray | None:
+    """The hashes of texts that a mix or one of its members has learned from."""
+    known = [hashes for tagger in taggers if (hashes := tagger.text_hashes_) is not None]
+    known += [] if own is None else [own]
+    return known_hashes(*known) if known else None
 
 
 @dataclass(frozen=True)

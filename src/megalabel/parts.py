@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from megalabel.base import Component, Learned
 from megalabel.data.examples import Examples
+from megalabel.data.matrix import filled_rows
 from megalabel.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ class Featurizer(Component, ABC):
         By default they are the same.
         """
         return vectors[some]
+
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which of the inputs hold anything that was met in training; `vectors` is what `transform`
+        made of them.
+
+        By default those whose row is not empty: with a word of the vocabulary.
+        """
+        return filled_rows(vectors)
 
     def take_labels(self, numbers: Any) -> Self:
         """Itself: features know no labels."""

@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.examples import Examples
+from megalabel.data.strings import beginnings
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Precomputed
 from megalabel.parts import Classifier, Featurizer
@@ -80,7 +82,13 @@ def examples_of(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
         corpus.labels,
         find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
         find_columns=columns,
+        find_titles=lambda: titles_of(corpus),
     )
+
+
+def titles_of(corpus: Corpus) -> pa.LargeStringArray | None:
+    """What people know the rows of a corpus by: how its texts begin, or its ids."""
+    return corpus.ids if corpus.texts is None else beginnings(corpus.texts)
 
 
 def _label_rows(features: Featurizer, labels: LabelSet) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
-from megalabel import __version__, store
+from megalabel import __version__, html, store
 from megalabel.base import (
     Check,
     Component,
@@ -39,16 +39,23 @@ from megalabel.calibration import create as create_calibrator
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.corpus import by_name
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import clamped
+from megalabel.data.hashes import count_known, known_hashes, text_hashes
+from megalabel.data.matrix import clamped, filled_rows
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
-from megalabel.explaining import Reason, explained
+from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed, Tfidf
 from megalabel.labels import read_propensities
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.preparing import Prepared, check_learnable, examples_of, in_random_order
+from megalabel.preparing import (
+    Prepared,
+    check_learnable,
+    examples_of,
+    in_random_order,
+    titles_of,
+)
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
@@ -96,7 +103,7 @@ class Tagger(Component):
     `rank`, `tag`, `decide`, `candidates`,       safe, beside each other and in any number
     `predict`, `predict_proba`, `score`,
     `decision_function`, `evaluate`, `explain`,
-    `prepare`, `prune`, `save`
+    `seen_texts`, `prepare`, `prune`, `save`
     `fit`, `partial_fit`, `calibrate`,           not safe: they change the tagger, so no other
     `set_decision`, `set_params`, `restore`      call may run at the same time
     `load`                                       safe: each call makes a tagger of its own
@@ -138,6 +145,7 @@ class Tagger(Component):
         "label_counts_": array(np.int64, "labels"),
         "n_texts_": value(integer(0)),
         "in_names_": optional(value(boolean())),
+        "text_hashes_": optional(array(np.uint64, "texts")),
     }
 
     features_: Featurizer
@@ -150,6 +158,7 @@ class Tagger(Component):
     label_counts_: np.ndarray
     n_texts_: int
     in_names_: bool = False  # whether y were lists of names, as what predict answers with is then
+    text_hashes_: np.ndarray | None = None  # of the texts of training, sorted; of vectors none
 
     def __init__(
         self,
@@ -204,6 +213,9 @@ class Tagger(Component):
         self.origin = None  # what is learned now is not of the folder it was read from
         self.fit_prepared(prepared, corpus)
         self.in_names_ = y is not None and by_name(y)
+        self.text_hashes_ = None
+        if corpus.texts is not None:
+            self.text_hashes_ = known_hashes(text_hashes(corpus.texts))
         seconds = prepared.seconds + time.perf_counter() - started
         self.provenance_ = provenance_of(corpus, seconds)
         if settings := self.classifier.settings_for(len(corpus.labels)):
@@ -366,12 +378,15 @@ class Tagger(Component):
                 bare,
                 len(corpus),
             )
+        more = {"titles": titles_of(corpus)} if hasattr(self.classifier_, "keep_titles") else {}
         with store.blaming(self):
-            self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels)
+            self.classifier_.partial_fit(vectors, corpus.targets, corpus.labels, **more)
         counts = corpus.label_counts
         counts[: len(self.label_counts_)] += self.label_counts_
         self.label_counts_ = counts
         self.n_texts_ += len(corpus)
+        if self.text_hashes_ is not None and corpus.texts is not None:
+            self.text_hashes_ = known_hashes(self.text_hashes_, text_hashes(corpus.texts))
         if self.calibration_ is not None:
             self.calibration_ = self.calibration_.for_counts(counts)
         return self
@@ -418,27 +433,46 @@ class Tagger(Component):
         self.check_fitted()
         return self.classifier_.labels_
 
-    def rank(self, X: Any, k: int = 10) -> Ranking:
+    def rank(self, X: Any, k: int = 10, *, unknown: bool = True) -> Ranking:
         """The k best labels of each text with their probabilities, best first.
 
-        Cells that a Corpus leaves out (`excluded`) are not among them.
+        Cells that a Corpus leaves out (`excluded`) are not among them. A text of which nothing is
+        known (`known`) is ranked by what is frequent; with `unknown=False` it has no labels.
         """
         self.check_fitted()
         if isinstance(X, Corpus) and X.excluded is not None:
             excluded = _known_part(X.aligned(self.labels).excluded, len(self.labels))
-            return self._ranked(X, k + _most(excluded)).without(excluded).top(k)
-        return self._ranked(X, k)
+            return self._ranked(X, k + _most(excluded), unknown).without(excluded).top(k)
+        return self._ranked(X, k, unknown)
 
-    def _ranked(self, X: Any, k: int) -> Ranking:
+    def known(self, X: Any) -> np.ndarray:
+        """Of each text whether it holds anything that was met in training, such as one of its
+        words; of vectors, whether they are not all zeros.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> tagger = systems.create("knn").fit(["red dress", "blue jeans"], [["dress"], ["jeans"]])
+        >>> tagger.known(["a dress", "un cappello", ""]).tolist()
+        [True, False, False]
+        """
+        self.check_fitted()
+        inputs = _as_inputs(X)
+        with store.blaming(self):
+            return self.features_.known(inputs, self.features_.transform(inputs))
+
+    def _ranked(self, X: Any, k: int, unknown: bool) -> Ranking:
         calibration = self.calibration_
-        if calibration is None:
-            return self._scores(X, k)
-        wide = calibration.shortlist(k)
+        wide = k if calibration is None else calibration.shortlist(k)
 
         def answer(inputs: Any) -> Ranking:
-            vectors, scores = self._rank_batch(inputs, wide)
+            vectors, ranking = self._rank_batch(inputs, wide)
             with store.blaming(self):
-                return self._within_shares(vectors, calibration.apply(scores)).top(k)
+                if calibration is not None:
+                    ranking = self._within_shares(vectors, calibration.apply(ranking)).top(k)
+                if not unknown:
+                    ranking = ranking.emptied(~self.features_.known(inputs, vectors))
+                return ranking
 
         return self._in_batches(X, k, answer)
 
@@ -447,7 +481,7 @@ class Tagger(Component):
         training texts that carry the label."""
         if not issparse(vectors):
             return ranking
-        blank = np.diff(vectors.indptr) == 0
+        blank = ~filled_rows(vectors)
         if not blank.any():
             return ranking
         counts = np.append(self.label_counts_, 0)[ranking.ids[blank]]
@@ -488,17 +522,43 @@ class Tagger(Component):
             return vectors, self.classifier_.rank(vectors, k)
 
     @overload
-    def tag(self, texts: str, k: int = 5) -> list[Tag]: ...
+    def tag(self, texts: str, k: int = 5, threshold: float | None = None) -> list[Tag]: ...
     @overload
-    def tag(self, texts: list[str] | Corpus | pa.Array, k: int = 5) -> list[list[Tag]]: ...
-    def tag(self, texts: Any, k: int = 5) -> list[Tag] | list[list[Tag]]:
-        """Label names with probabilities: a list for one text, a list of lists for several."""
-        if isinstance(texts, str):
-            return self.decide([texts], k).tags()[0]
-        return self.decide(texts, k).tags()
+    def tag(
+        self, texts: list[str] | Corpus | pa.Array, k: int = 5, threshold: float | None = None
+    ) -> list[list[Tag]]: ...
+    def tag(
+        self, texts: Any, k: int = 5, threshold: float | None = None
+    ) -> list[Tag] | list[list[Tag]]:
+        """Label names with probabilities: a list for one text, a list of lists for several.
 
-    def decide(self, X: Any, k: int = 5, decision: Decision | None = None) -> Ranking:
-        """The labels to answer with, within the budget of k a text.
+        Labels with a probability below `threshold` are left out. A text of which nothing is known
+        has no labels at all.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
+        >>> tagger = systems.create("knn").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
+        >>> [tag.label for tag in tagger.tag("a red dress", threshold=0.5)]
+        ['dress']
+        >>> tagger.tag("un cappello")
+        []
+        """
+        if isinstance(texts, str):
+            return self.decide([texts], k, threshold=threshold).tags()[0]
+        return self.decide(texts, k, threshold=threshold).tags()
+
+    def decide(
+        self,
+        X: Any,
+        k: int = 5,
+        decision: Decision | None = None,
+        *,
+        threshold: float | None = None,
+    ) -> Ranking:
+        """The labels to answer with, within the budget of k a text; none for a text of which
+        nothing is known.
 
         Parameters
         ----------
@@ -508,17 +568,23 @@ class Tagger(Component):
         decision : Decision, optional
             A rule for this call in place of the tagger's own. One that has to learn and has not
             learns from the probabilities of the texts given.
+        threshold : float, optional
+            Of these labels, those with a lower probability are left out.
         """
         self.check_fitted()
         rule = self.decision_ if decision is None else decision
-        ranking = self.candidates(X, rule, k)
+        ranking = self.candidates(X, rule, k, unknown=False)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
         with store.blaming(self) if decision is None else nullcontext():
-            return rule.apply(ranking, k, overwrite=True)
+            decided = rule.apply(ranking, k, overwrite=True)
+        if threshold is None:
+            return decided
+        return TopK(threshold=threshold).apply(decided, max(1, decided.k))
 
-    def candidates(self, X: Any, decision: Decision, k: int) -> Ranking:
-        """The labels of each text that a decision of k of them looks at, with probabilities."""
+    def candidates(self, X: Any, decision: Decision, k: int, *, unknown: bool = True) -> Ranking:
+        """The labels of each text that a decision of k of them looks at, with probabilities;
+        `unknown` is as for `rank`."""
         width, calibration = decision.shortlist(k), self.calibration_
         if calibration is not None and width > k and calibration.k < min(width, len(self.labels)):
             log.warning(
@@ -527,7 +593,7 @@ class Tagger(Component):
                 "calibrate with k=%d, for better decisions",
                 *(calibration.k, width, width, width),
             )
-        return self.rank(X, width)
+        return self.rank(X, width, unknown=unknown)
 
     def set_decision(self, decision: Decision | None, X: Any = None, y: Any = None) -> Self:
         """Answer by another rule from now on, learned from texts that training has not seen.
@@ -576,13 +642,13 @@ class Tagger(Component):
 
         Without a decision rule of its own, a calibrated tagger answers with the labels that are
         more likely than not, and the best one at least; otherwise with as many labels as training
-        texts have on average.
+        texts have on average. A text of which nothing is known has none.
         """
         self.check_fitted()
         usual = max(1, round(float(self.label_counts_.sum()) / max(1, self.n_texts_)))
         if self.decision is None and self.calibration_ is not None:
             rule = TopK(threshold=0.5, at_least=1)
-            ranking = rule.apply(self.rank(X, 4 * usual + 10), 4 * usual + 10)
+            ranking = self.decide(X, 4 * usual + 10, rule)
         else:
             ranking = self.decide(X, usual)
         if self.in_names_:
@@ -641,9 +707,15 @@ class Tagger(Component):
 
         `propensities` and `beta` are as for `megalabel.evaluate`, an array with a value for each
         label of `corpus.aligned(tagger.labels)`, or a Path: a file that `labels.read_propensities`
-        reads. `ranking` is what `rank` gave for the texts, where it is there already.
+        reads. `ranking` is what `rank` gave for the texts, where it is there already. That texts
+        were trained on, for which a ranking is better than for others, is logged.
         """
         corpus = self._measurable(X, y)
+        if seen := self.seen_texts(corpus):
+            log.warning(
+                "%s texts, %s of them (%.1f%%) were in the training data",
+                *(f"{len(corpus):,}", f"{seen:,}", 100 * seen / len(corpus)),
+            )
         if isinstance(propensities, Path):
             propensities = read_propensities(propensities, corpus.labels)
         if ranking is None:
@@ -658,6 +730,22 @@ class Tagger(Component):
             probabilities=self.calibration_ is not None,
         )
 
+    def seen_texts(self, X: Any) -> int:
+        """How many of some texts are equal to one that was trained on; 0 where that is not known.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> tagger = systems.create("knn").fit(["red dress", "blue jeans"], [["a"], ["b"]])
+        >>> tagger.seen_texts(["blue jeans", "blue dress"])
+        1
+        """
+        self.check_fitted()
+        inputs = _as_inputs(X)
+        if self.text_hashes_ is None or inputs.texts is None:
+            return 0
+        return count_known(text_hashes(inputs.texts), self.text_hashes_)
+
     def _measurable(self, X: Any, y: Any) -> Corpus:
         """A corpus whose labels are numbered as here, with some that can be ranked."""
         known = self.labels
@@ -670,24 +758,64 @@ class Tagger(Component):
             )
         return corpus
 
-    def explain(self, text: str, label: str, words: int = 10) -> list[Reason]:
-        """Why a label was given, or was not: the words that spoke for and against it.
+    def explain(self, text: str, label: str | None = None, words: int = 10) -> Explanation:
+        """Why a label was given, or was not.
 
-        One reason for each classifier on the way: one for one-versus-all, several down a tree.
+        Parameters
+        ----------
+        text : str
+        label : str, optional
+            By its id or name; without one, the best label of the text.
+        words : int
+            At most so many words, or neighbours, are named in each reason.
+
+        Returns
+        -------
+        Explanation
+            Its reasons are the words that spoke for the label and against it, of each classifier on
+            the way; of nearest neighbours, the training texts that voted for it; of all others,
+            what happens when words are left out.
 
         Examples
         --------
         >>> from megalabel import systems
         >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
         >>> tagger = systems.create("dismec").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
-        >>> [reason] = tagger.explain("a blue dress", "dress")
-        >>> sorted((word, share > 0) for word, share in reason.words)
+        >>> [reason] = tagger.explain("a blue dress", "dress").reasons
+        >>> sorted((word.text, word.share > 0) for word in reason.evidence)
         [('blue', False), ('dress', True)]
         """
         self.check_fitted()
-        number = self.labels.index(label)
+        check_argument("words", words, integer(1))
+        if isinstance(self.features_, Precomputed):
+            raise ParameterError(
+                "this model was trained on vectors made elsewhere and reads no texts: there are no "
+                "words to explain by"
+            )
+        number = None if label is None else self.labels.index(label)
+        found = self.rank([text], 1 if number is None else LOOKED_AT, unknown=number is not None)
+        if number is None:
+            if not found.present[0, 0]:
+                raise DataError("nothing in the text is known: say which label to explain")
+            number = int(found.ids[0, 0])
+        at = np.flatnonzero(found.ids[0] == number)
+        probability = float(str(found.scores[0, at[0]])) if len(at) else None
         with store.blaming(self):
-            return explained(self.classifier_, self.features_, text, number, words)
+            reasons = reasons_for(self.classifier_, Asked(self.features_, text, number, words))
+        return Explanation(self.labels.name(number), probability, reasons)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parts and, once fitted, what was learned from and measured."""
+        names = ("features", "classifier", "calibration", "decision")
+        parts = {name: getattr(self, f"{name}_" if self.fitted else name) for name in names}
+        shown = {name: html.cut(str(part), 200) for name, part in parts.items()}
+        title = f"Tagger {self.system or ''}".strip()
+        if not self.fitted:
+            return html.facts(f"{title}, not fitted", shown)
+        learned = f"{len(self.labels):,} labels learned from {self.n_texts_:,} texts"
+        measured = Evaluation.from_dict(self.metrics_)._repr_html_() if self.metrics_ else ""
+        note = "<p>Held out in training:</p>" if measured else ""
+        return html.facts(f"{title}, {learned}", shown) + note + measured
 
     # ------------------------------------------------------------------ keeping
     def plain(self) -> Tagger:

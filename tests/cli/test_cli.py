@@ -252,7 +252,7 @@ def test_a_model_is_calibrated_later(folder, tmp_path):
     assert found["provenance"]["calibrated"]["method"] == "ByRank(calibrator=Beta())"
     assert "texts of training" in megalabel("calibrate", plain, folder, "--split", "train").stderr
     shown = megalabel("info", plain).stdout
-    assert "ECE@5 before" in shown
+    assert "ECE@5 in %: before" in shown
     assert "93 to 100" in shown
 
 
@@ -275,7 +275,8 @@ def test_trees_of_another_model(folder, tmp_path):
 
 def test_demo_leaves_something_to_look_at(tmp_path):
     shown = megalabel("demo", "--out", tmp_path / "demo", "--texts", 1500, "--labels", 1000).stdout
-    assert "best possible" in shown
+    assert "Is the first suggestion right? (P@1)" in shown
+    assert "possible" in shown
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
         "corpus",
         "model",

@@ -34,12 +34,20 @@ def places(corpus, tmp_path_factory):
     return where
 
 
-def test_the_headline(places):
+def test_what_is_shown_first_is_in_plain_words(places):
     shown = run("evaluate", places / "knn", places / "things")
-    for name in ("P ", "nDCG", "PSP", "macro-F1", "coverage", "@5"):
-        assert name in shown
-    assert "Jaccard" not in shown
-    assert "micro-F1" in run("evaluate", places / "knn", places / "things", "--all")
+    for words in (
+        "in %",
+        "Is the first suggestion right? (P@1)",
+        "Of 5 suggestions, how many are right? (P@5)",
+        "(coverage@5)",
+    ):
+        assert words in shown
+    for word in ("PSP", "macro", "warning"):
+        assert word not in shown
+    everything = run("evaluate", places / "knn", places / "things", "--all")
+    for name in ("PSP", "macro-F1", "micro-F1"):
+        assert name in everything
 
 
 def test_propensities_that_do_not_fit_are_said_once_and_where_all_is_shown(places, tmp_path):
@@ -64,14 +72,14 @@ def test_bins_intervals_reliability_and_another_model(places):
     for words in ("by rank", "by frequency", "20–99", "100+", "gap"):
         assert words in shown
     intervals = shown[shown.index("intervals over texts") :]
-    assert "macro-F1@2" in intervals[: intervals.index("equal volume")]
+    assert "how many are right? (P@2)" in intervals[: intervals.index("equal volume")]
 
 
 def test_json_is_what_people_are_shown(places):
     def values(*options):
         return json.loads(run("evaluate", places / "knn", places / "things", "--json", *options))
 
-    facts = {"rows", "split", "labels", "seconds"}
+    facts = {"rows", "split", "labels", "seconds", "trained_on"}
     bare = values()
     assert {name.partition("@")[0] for name in bare} - facts <= set(HEADLINE)
     assert {"P@1", "nDCG@5", "macro-F1@5"} < bare.keys()

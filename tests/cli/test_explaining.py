@@ -1,4 +1,4 @@
-"""`megalabel explain`: the words for a label and against it."""
+"""`megalabel explain`: what spoke for a label and against it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from megalabel import systems
 from megalabel.cli.app import app
-from megalabel.errors import ParameterError, UnknownLabelError
+from megalabel.errors import DataError, UnknownLabelError
 
 TEXTS = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
 LABELS = [["dress"], ["dress"], ["jeans"], ["jeans"]]
@@ -28,34 +28,51 @@ def model(request, tmp_path):
     return tmp_path / "model"
 
 
+def told(model, *args):
+    return json.loads(run("explain", model, *args, "--json"))
+
+
 def test_words_for_and_against(model):
-    reasons = json.loads(run("explain", model, "a blue dress", "dress", "--json"))
-    for reason in reasons:
-        shares = dict(reason["words"])
+    found = told(model, "a blue dress", "--label", "dress")
+    assert found["label"] == "dress"
+    for reason in found["reasons"]:
+        shares = {word["text"]: word["share"] for word in reason["evidence"]}
         assert shares.keys() == {"blue", "dress"}
         assert shares["dress"] > 0 > shares["blue"]
-        assert sum(shares.values()) + reason["bias"] == pytest.approx(reason["margin"], abs=1e-5)
-    shown = run("explain", model, "a blue dress", "dress", "--words", 1)
-    assert "dress" in shown
+        assert sum(shares.values()) + reason["bias"] == pytest.approx(reason["share"], abs=1e-5)
+    shown = run("explain", model, "a blue dress", "--label", "dress", "--words", 1)
+    assert f"dress: {found['probability']:.1%}" in shown
     assert "margin" in shown
-    assert shown.count("(bias)") == len(reasons)
+    assert shown.count("(others)") == len(found["reasons"])
 
 
 def test_all_trees_are_explained(tmp_path):
     made = systems.create("parabel", trees=2, max_leaf=2, calibrate=False)
     labels = [["dress", "red"], ["dress", "evening"], ["jeans", "blue"], ["jeans", "faded"]]
     made.fit(TEXTS, labels).save(tmp_path / "model")
-    reasons = json.loads(run("explain", tmp_path / "model", "a blue dress", "dress", "--json"))
-    assert [reason["tree"] for reason in reasons] == sorted(reason["tree"] for reason in reasons)
-    assert {reason["tree"] for reason in reasons} == {0, 1}
-    shown = run("explain", tmp_path / "model", "a blue dress", "dress")
-    depth = sum(reason["tree"] == 1 for reason in reasons)
-    assert f"dress, tree 2 of 2, step {depth} of {depth} down the tree" in shown
+    reasons = told(tmp_path / "model", "a blue dress", "--label", "dress")["reasons"]
+    steps = [x.tree for x in made.classifier_.explain(made.features_.transform(TEXTS[:1]), 0)]
+    assert [reason["title"].split(", ")[1] for reason in reasons] == [
+        f"tree {tree + 1} of 2" for tree in steps
+    ]
+    shown = run("explain", tmp_path / "model", "a blue dress", "--label", "dress")
+    depth = steps.count(1)
+    assert f"By words, tree 2 of 2, step {depth} of {depth} down the tree" in shown
 
 
-def test_what_cannot_be_explained_is_told(model, tmp_path):
+def test_neighbours_and_words_left_out(tmp_path):
+    for system, column in (("knn", "similarity"), ("prior", "left out")):
+        systems.create(system).fit(TEXTS, LABELS).save(tmp_path / system)
+        found = told(tmp_path / system, "red dress")
+        assert found["label"] == "dress"
+        shown = run("explain", tmp_path / system, "red dress")
+        assert column in shown
+        assert "dress: " in shown
+        assert all(item["text"] in shown for item in found["reasons"][0]["evidence"])
+
+
+def test_what_cannot_be_explained_is_told(model):
     with pytest.raises(UnknownLabelError, match="did you mean"):
-        run("explain", model, "a blue dress", "dres")
-    systems.create("knn").fit(TEXTS, LABELS).save(tmp_path / "knn")
-    with pytest.raises(ParameterError, match="no words to explain by"):
-        run("explain", tmp_path / "knn", "a blue dress", "dress")
+        run("explain", model, "a blue dress", "--label", "dres")
+    with pytest.raises(DataError, match="nothing in the text is known"):
+        run("explain", model, "qwertz")

@@ -10,7 +10,7 @@ import pytest
 from megalabel import cli
 
 FOLDER = Path(cli.__file__).parent
-SHARED = {"output", "shared"}
+SHARED = {"output", "reading", "shared"}
 COMMANDS = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem not in {*SHARED, "__init__", "app"})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -106,6 +107,23 @@ def test_each_line_of_plain_text_is_answered(tag, model, tmp_path):
     assert piped == ["uid,text", "a1,red gown"]
 
 
+def test_what_is_not_known_is_not_answered(model, monkeypatch):
+    lines = "red evening gown\nqwertz\n\n"
+    found = [json.loads(x) for x in run("tag", model, stdin=lines).splitlines()]
+    assert [(len(answer["labels"]), answer.get("known")) for answer in found] == [
+        (5, None),
+        (0, False),
+        (0, False),
+    ]
+    likely = json.loads(run("tag", model, "red evening gown", "--threshold", 0.3))["labels"]
+    assert likely == [x for x in found[0]["labels"] if x["probability"] >= 0.3] != []
+    none = json.loads(run("tag", model, "red evening gown", "--threshold", 1))
+    assert none == {"text": "red evening gown", "labels": []}
+    monkeypatch.setattr("megalabel.cli.tagging.sys", Mock())  # a terminal
+    assert "nothing known" in run("tag", model, "qwertz")
+    assert "no label is probable enough" in run("tag", model, "red gown", "--threshold", 1)
+
+
 def test_vectors(tmp_path):
     vectors = csr_matrix(np.eye(6)[np.arange(60) % 6])
     corpus = Corpus(features=vectors, targets=csr_matrix(np.eye(3)[np.arange(60) % 3]))
@@ -122,8 +140,8 @@ def test_vectors(tmp_path):
         ("x.txt", "", "x.txt: the file is empty"),
         ("x.csv", "", "x.csv: the file is empty"),
         ("x.csv", "uid,text\n", "x.csv: the file is empty: expected at least one text"),
-        ("x.csv", "uid,words\na1,red gown\n", "line 1: expected a header with title, content"),
-        ("x.tsv", "uid\twords\na1\tred gown\n", "x.tsv: the format is not known"),
+        ("x.csv", "uid,words\na1,red gown\n", "the columns are uid, words; .*'words'"),
+        ("x.tsv", "uid\twords\na1\tred gown\n", "the columns are uid, words; .*'words'"),
         ("x.json", '{\n"text": "red gown"\n}\n', "x.json: the format is not known"),
         ("x.jsonl", '{"text": "red gown"}\n{"uid": "a2"}\n', "line 2: expected a title, content"),
         ("x.txt", 'red gown\n{"uid": "a2"}\n', "line 2: expected a title, content or text"),

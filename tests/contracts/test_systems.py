@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -144,7 +145,8 @@ def test_the_first_k_do_not_depend_on_k(name, fitted):
 
 def test_one_label(name, create):
     fitted = create(name).fit(["a cat", "a dog", "a bird"], [["pet"], ["pet"], []])
-    assert [[t.label for t in tags] for tags in fitted.tag(["a cat", ""])] == [["pet"], ["pet"]]
+    assert [[t.label for t in tags] for tags in fitted.tag(["a cat", ""])] == [["pet"], []]
+    assert fitted.rank([""], 5).ids.tolist() == [[0]]
 
 
 def test_one_text(name, create):
@@ -163,7 +165,64 @@ def test_texts_of_no_known_word_only(name, create):
         fitted = create(name).fit(["!!!", "?", ""], [["a"], ["b"], ["a"]])
     except DataError:
         return
-    assert fitted.tag("!!!", k=1)[0].label == "a"
+    assert fitted.rank(["!!!"], 1).ids.tolist() == [[fitted.labels.index("a")]]
+
+
+def test_a_text_of_which_nothing_is_known_is_not_answered(name, fitted):
+    tagger, texts = fitted(name), ["red evening gown", "", " \n\t", "zzyzx qwrtp"]
+    known = tagger.known(texts)
+    assert known[:3].tolist() == [True, False, False]
+    if name not in (*NEURAL, "prior", "online-plt"):  # which know pieces of words, or hash any
+        assert not known[3]
+    assert [bool(tags) for tags in tagger.tag(texts)] == known.tolist()
+    assert [bool(labels) for labels in tagger.predict(texts).getnnz(1)] == known.tolist()
+    assert tagger.rank(texts, 5).present.all()
+    assert not tagger.rank(texts, 5, unknown=False).present[~known].any()
+
+
+def test_labels_below_a_threshold_are_left_out(name, fitted):
+    tagger = fitted(name)
+    scores = tagger.rank(QUERIES[:1], 5).scores[0]
+    threshold = float(scores[2])
+    kept = [tag.probability for tag in tagger.tag(QUERIES[0], threshold=threshold)]
+    assert len(kept) == (scores >= threshold).sum()
+    assert all(kept)
+    assert tagger.tag(QUERIES[0], threshold=1.0) == []
+    with pytest.raises(ParameterError, match="threshold"):
+        tagger.tag(QUERIES[0], threshold=1.5)
+
+
+def test_the_best_label_is_explained_in_one_form(name, fitted, corpus):
+    tagger, text = fitted(name), "red evening gown for everyone"
+    tagger.explain(text)  # the first call opens encoders
+    started = time.process_time()  # whatever else the machine does
+    explanation = tagger.explain(text, words=4)
+    assert time.process_time() - started < 1
+    [best] = tagger.tag(text, k=1)
+    assert (explanation.label, explanation.probability) == best
+    assert explanation.reasons
+    texts = corpus.texts.to_pylist()
+    for reason in explanation.reasons:
+        assert reason.kind in ("words", "neighbours", "left out", "members")
+        assert np.isfinite(reason.share + reason.bias)
+        assert 1 <= len([item for item in reason.evidence if item.text != "(vector)"]) <= 4
+        for item in reason.evidence:
+            assert np.isfinite(item.share)
+            if reason.kind == "neighbours":
+                assert item.text == texts[item.row]
+                assert corpus.targets[item.row, corpus.labels.index(best.label)]
+            elif reason.kind != "members":
+                assert item.text in (*text.split(), "(vector)")
+        assert reason.title in str(explanation)
+    told = json.loads(json.dumps(explanation.to_dict()))
+    assert told.keys() == {"label", "probability", "reasons"}
+    for reason in told["reasons"]:
+        assert reason.keys() == {"kind", "title", "share", "evidence", "bias"}
+        assert all({"text", "share"} <= item.keys() for item in reason["evidence"])
+    unlikely = tagger.explain(text, "never seen")
+    assert unlikely.label == "never seen"
+    with pytest.raises(DataError, match="nothing in the text is known"):
+        tagger.explain("")
 
 
 def test_label_never_seen_comes_last(name, fitted):

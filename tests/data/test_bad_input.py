@@ -246,7 +246,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("columns", "message"),
         [
-            ({"name": ["x"]}, "expected a column title, content or text; there are name"),
+            ({"name": ["x"]}, "expected a column title, content or text; the columns are name"),
             ({"text": [5]}, "column text: expected strings, found int64"),
             ({"text": ["x"], "labels": [5.5]}, "column labels: expected lists of strings"),
             (
@@ -355,7 +355,7 @@ class TestOtherText:
 
     def test_csv_without_known_columns(self, tmp_path):
         with pytest.raises(
-            DataError, match="line 1: expected a header with title, content or text, found 'a,b'"
+            DataError, match=r"expected a column title, content or text; the columns are a, b$"
         ):
             read(file(tmp_path, "a,b\n1,2\n", "a.csv"))
 

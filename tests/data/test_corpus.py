@@ -1,9 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from megalabel.data import Corpus, Ranking
-from megalabel.errors import DataError, ShapeError
+from megalabel.data import Corpus, LabelSet, Ranking, Record, read
+from megalabel.errors import DataError, MissingExtraError, ShapeError
 
 
 def test_rows_of_a_corpus():
@@ -19,15 +21,60 @@ def test_rows_of_a_corpus():
         part = corpus[rows]
         assert part.ids.to_pylist() == list(expected)
         assert part.targets.shape == (len(expected), 3)
-    with pytest.raises(TypeError, match="several rows"):
-        corpus[2]
+    with pytest.raises(TypeError, match="made of rows"):
+        corpus[np.array([[2]])]
     with pytest.raises(IndexError):
         corpus[[4]]
 
 
 def test_a_stored_zero_is_no_label():
     targets = csr_matrix(([0.0, 1.0], ([0, 1], [0, 1])), shape=(2, 2))
-    assert Corpus(["a", "b"], targets=targets).label_counts.tolist() == [0, 1]
+    corpus = Corpus(["a", "b"], targets=targets)
+    assert corpus.label_counts.tolist() == [0, 1]
+    assert [record.labels for record in corpus] == [(), ("1",)]
+
+
+def test_records(monkeypatch):
+    labels = LabelSet(["Q1", "Q2"], names=["dog", "cat"])
+    targets = csr_matrix([[1, 1], [0, 0], [0, 2.5]])
+    corpus = Corpus(list("xyz"), targets=targets, labels=labels, ids=list("abc"))
+    assert corpus[0] == ("x", ("dog", "cat"), "a")
+    assert corpus[np.int64(-1)] == Record("z", ("cat",), "c")
+    monkeypatch.setattr("megalabel.data.corpus._AT_ONCE", 2)
+    assert list(corpus) == [corpus[i] for i in range(3)]
+    assert corpus.head(2) == list(corpus)[:2]
+    assert corpus.head(-1) == []
+    for absent in (3, -4):
+        with pytest.raises(IndexError):
+            corpus[absent]
+    vectors = Corpus(features=np.eye(2), targets=[["p"], []])
+    assert list(vectors) == [(None, ("p",), None), (None, (), None)]
+
+
+def test_data_frames_come_back(monkeypatch):
+    targets = [["dress", "red"], [], ["jeans"]]
+    corpus = Corpus(["a red dress", "nothing", "jeans"], targets=targets, ids=["7", "8", "9"])
+    frame = pytest.importorskip("pandas") and corpus.to_pandas()
+    assert list(frame.columns) == ["uid", "text", "labels"]
+    back = read(frame)
+    assert list(back) == list(corpus)
+    assert back.labels == corpus.labels
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'megalabel\[pandas\]'"):
+        corpus.to_pandas()
+
+
+def test_notebooks_show_a_table():
+    nasty = "<script>alert(1)</script>" + "x" * 1000
+    corpus = Corpus([nasty] * 100, targets=[[nasty, "red & blue"]] * 100)
+    shown = corpus._repr_html_()
+    assert "Corpus of 100 texts with 2 labels" in shown
+    assert shown.count("<tr>") == 1 + 5
+    assert "<script>" not in shown
+    assert len(shown) < 5_000
+    assert "red &amp; blue" in Corpus(["a"], targets=[["red & blue"]])._repr_html_()
+    assert corpus[:8]._repr_html_().count("<tr>") == 1 + 8
+    assert "Corpus of 2 rows" in Corpus(features=np.eye(2), targets=[["p"], []])._repr_html_()
 
 
 def test_excluded_cells_are_checked():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.errors import ShapeError
 
 LABELS = 6
@@ -111,3 +111,37 @@ def test_rows_for_json():
     assert [row["text"] for row in ranking.rows(vectors)] == [None, None]
     with pytest.raises(ShapeError, match="1 texts and 2 rows"):
         next(ranking.rows(texts[:1]))
+
+
+def test_notebooks_show_labels_with_probabilities_or_scores():
+    labels = LabelSet(["a & b", "dog"])
+    ranking = Ranking([[1, 0], [0, 2]], [[0.9, 0.25], [0.5, -np.inf]], labels)
+    shown = ranking._repr_html_()
+    assert "2 texts, the best 2 of 2 labels" in shown
+    assert "dog 90%, a &amp; b 25%" in shown
+    assert ">a &amp; b 50%</td>" in shown
+    assert "dog 3.50" in Ranking([[1]], [[3.5]], labels)._repr_html_()
+    many = Ranking(np.zeros((100, 1)), np.ones((100, 1)), labels)
+    assert many._repr_html_().count("<tr>") == 1 + 5
+    Ranking(np.zeros((0, 1)), np.zeros((0, 1)), labels)._repr_html_()
+
+
+def test_data_frames():
+    pytest.importorskip("pandas")
+    frame = Ranking([[1, 0], [0, 2]], [[0.9, 0.25], [0.5, -np.inf]], LabelSet(["a", "b"]))
+    rows = frame.to_pandas().explode(["labels", "scores"])
+    assert rows["labels"].tolist() == ["b", "a", "a"]
+    assert rows["scores"].astype(float).tolist() == pytest.approx([0.9, 0.25, 0.5])
+
+
+def test_identifiers_of_labels():
+    labels = LabelSet(["Q1", "Q2"], names=["cat", "dog"])
+    ranking = Ranking([[1, 0]], [[0.9, 0.2]], labels)
+    assert ranking.tags() == [[Tag("dog", 0.9, "Q2"), Tag("cat", 0.2, "Q1")]]
+    assert next(ranking.rows())["labels"][0] == {"label": "dog", "probability": 0.9, "id": "Q2"}
+    assert ranking.to_arrow()["label_ids"].to_pylist() == [["Q2", "Q1"]]
+    same = LabelSet(["cat", "dog"], names=["cat", "dog"])
+    assert not same.identified
+    plain = Ranking([[1]], [[0.9]], same)
+    assert repr(plain.tags()[0][0]) == "Tag(label='dog', probability=0.9)"
+    assert "id" not in next(plain.rows())["labels"][0]

@@ -235,7 +235,7 @@ class TestFormats:
         put(tmp_path, notes__md="no labels here\n__label__red a hat\n")
         assert names_of(read(tmp_path / "notes.md", format="fasttext")) == [[], ["red"]]
         with pytest.raises(ParameterError, match="jsonl"):
-            read(tmp_path / "notes.md", format="excel")
+            read(tmp_path / "notes.md", format="word")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from megalabel.data import Corpus, LabelSet, read, stream, write
 from megalabel.data.writing import check_table, write_split, write_table
 from megalabel.errors import DataError, OutputError, ParameterError
 
-ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"]
+ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "parquet", "arrow"]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 

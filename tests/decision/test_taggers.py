@@ -59,7 +59,7 @@ def test_a_rule_that_is_learned_later(corpus, tmp_path):
 def test_the_answer_takes_the_place_of_the_shortlists(tagger, corpus, monkeypatch):
     made = []
 
-    def candidates(self, *args):
+    def candidates(self, *args, **more):
         made.append(self.rank(corpus, 20))
         return made[-1]
 

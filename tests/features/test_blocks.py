@@ -134,3 +134,14 @@ def test_each_by_itself(tmp_path: Path) -> None:
         assert fitted.n_features == words.shape[1] + 3
     with pytest.raises(ValueError, match="parts_ of Each"):
         Each([Tfidf()]).restore({"parts_": [Precomputed().fit(DENSE)]})
+
+
+def test_a_text_is_known_where_any_part_knows_it() -> None:
+    words, letters = Tfidf(), Tfidf(analyzer="char", ngram_range=(1, 1))
+    texts = ["red", "reds", "zzz", ""]
+    assert words.fit(TEXTS).known(texts, words.transform(texts)).tolist() == [True] + [False] * 3
+    for several in (Concat([words, letters]), Each([words, letters])):
+        several.fit(TEXTS)
+        assert several.known(texts, several.transform(texts)).tolist() == [True, True, False, False]
+    vectors = Precomputed().fit(DENSE)
+    assert vectors.known(DENSE, vectors.transform(DENSE)).tolist() == [True, True, False, True]

@@ -22,6 +22,8 @@ from tests.tiny_bert import write_bert
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
+from megalabel.data.examples import Examples
+from megalabel.data.strings import strings
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
 from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
@@ -217,6 +219,13 @@ def nearest_neighbours_bm25() -> Component:
     counts = X.copy()
     counts.data = np.ceil(3 * counts.data)
     return NearestNeighbours(neighbours=7, similarity="bm25").fit(counts, Y, LABELS)
+
+
+@kind
+def nearest_neighbours_titles() -> Component:
+    titles = strings([f"text {number}" for number in range(X.shape[0])])
+    some = Examples.of(X, Y, LABELS, find_titles=lambda: titles)
+    return NearestNeighbours(neighbours=7).fit_examples(some)
 
 
 @kind

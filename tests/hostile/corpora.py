@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import csv
 import gzip
+import importlib.util
 import io
 import itertools
 import json
@@ -32,7 +34,8 @@ TEXTS = ["a red dress", "blue jeans", "a red hat, naïve", "a “quoted”; text
 NAMES = [["dress", "red"], ["jeans"], ["hat", "red"], ["jeans"], [], ["hat"]]
 NUMBERS = [[0, 3], [2], [1, 3], [2], [], [1]]
 LABELS = ["dress", "hat", "jeans", "red"]
-PACKED = (".gz", ".zst", ".npz", ".parquet", ".arrow", ".feather")
+PACKED = (".gz", ".zst", ".npz", ".parquet", ".arrow", ".feather", ".xlsx")
+_HAS_EXCEL = all(map(importlib.util.find_spec, ("openpyxl", "python_calamine")))
 # Written by a pickle that is loaded, which must never happen.
 LOADED = str(Path(tempfile.gettempdir()) / "megalabel-hostile-pickle-was-loaded")
 
@@ -167,6 +170,26 @@ def bases() -> list[tuple[str, dict[str, bytes], bool]]:
             {"train.tsv": annif, "v.csv": b"uri,label_en\n" + _vocabulary("u:{},{}\n")},
             True,
         ),
+        (
+            "annif uris",
+            {
+                "train.csv": b"text,subject_uris\na hat,<u:hat> <u:red>\njeans,<u:jeans>\n",
+                "v.tsv": _vocabulary("<u:{}>\t{}\n"),
+            },
+            True,
+        ),
+        (
+            "annif folder",
+            {
+                "a.txt": b"a red hat\n",
+                "a.key": b"hat\nred\n",
+                "b.txt": b"x",
+                "b.tsv": b"<u:a>\ta\n",
+            },
+            True,
+        ),
+        ("lists in cells", {"a.csv": b"text,labels\nx,\"['a', 'b']\"\ny,[]\n"}, False),
+        *([("excel", {"a.xlsx": _xlsx(["text", "labels"], cells)}, False)] if _HAS_EXCEL else []),
         ("svmlight", {"a.svm": svmlight}, False),
         ("svmlight gz", {"a.svm.gz": gzip.compress(svmlight, mtime=0)}, False),
         ("xc", {"train.txt": xc, "test.txt": xc}, True),
@@ -196,6 +219,17 @@ def _lines(rows: object) -> bytes:
 
 def _vocabulary(line: str) -> bytes:
     return "".join(line.format(name, name) for name in LABELS).encode()
+
+
+def _xlsx(header: list[str], cells: str) -> bytes:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in [header, *csv.reader(io.StringIO(cells))]:
+        book.active.append(row)
+    sink = io.BytesIO()
+    book.save(sink)
+    return sink.getvalue()
 
 
 def _parquet(table: pa.Table, **how: object) -> bytes:

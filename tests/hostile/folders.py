@@ -86,8 +86,7 @@ def use(folder: Path) -> None:
         tagger.tag(["red evening gown", "", "blue kettle water"], k=3)
         tagger.rank(["green laces"], k=200)
         tagger.predict(["blue denim"])
-        if hasattr(tagger.classifier_, "explain"):
-            tagger.explain("red gown", "red")
+        tagger.explain("red gown", "red")
         tagger.save(folder.with_name("again"))
 
 

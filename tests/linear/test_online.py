@@ -265,7 +265,7 @@ def test_saved_and_loaded_it_goes_on_learning_the_same(tmp_path):
     np.testing.assert_array_equal(stayed.classifier_.weights_, loaded.classifier_.weights_)
     assert stayed.labels == loaded.labels
     np.testing.assert_array_equal(stayed.rank(texts).scores, loaded.rank(texts).scores)
-    assert stayed.explain(texts[0], "five 3")
+    assert stayed.explain(texts[0], "five 3").reasons
 
 
 def test_words_that_come_later_are_learned():
@@ -279,9 +279,9 @@ def test_words_that_come_later_are_learned():
 def test_explanations_name_words_in_spite_of_hashing():
     tagger = systems.create("online-plt", features__ngram_range=(1, 2))
     tagger.fit(["red dress", "blue jeans"] * 5, [["dress"], ["jeans"]] * 5)
-    *_, last = tagger.explain("a red dress", "dress")
-    assert {word for word, _ in last.words} == {"red", "dress", "red dress"}
-    assert all(share > 0 for _, share in last.words)
+    *_, last = tagger.explain("a red dress", "dress").reasons
+    assert {word.text for word in last.evidence} == {"red", "dress", "red dress"}
+    assert all(word.share > 0 for word in last.evidence)
 
 
 def test_a_failed_part_changes_nothing():

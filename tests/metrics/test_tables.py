@@ -43,6 +43,12 @@ def test_contributions_add_up_to_precision(measured, bins):
         contributions = table["contribution"].to_numpy()
         assert contributions.sum() == pytest.approx(measured[f"P@{k}"], rel=1e-12)
         assert sum(table["labels"].to_pylist()) == 40
+        assert table["high"].to_pylist()[0] == 1000
+        for row in table.to_pylist():
+            if row["labels"]:
+                assert row["low"] * row["labels"] <= row["train"] <= row["high"] * row["labels"]
+            else:
+                assert row["low"] is row["high"] is None
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 8))

@@ -194,8 +194,11 @@ def test_a_linear_ranker_explains_and_is_pruned(encoders, corpus):
     features = TextViews(Tfidf(), Tokenizer(encoders["views"].source, max_length=16))
     classifier = CascadeClassifier(encoders["views"], TRAINER, "one-vs-all")
     tagger = Tagger(classifier, features, calibration=None).fit(corpus)
-    [reason] = tagger.explain("red evening gown", "red", words=50)
-    assert dict(reason.words)["red"] > 0
+    [reason] = tagger.explain("red evening gown", "red", words=50).reasons
+    shares = {word.text: word.share for word in reason.evidence}
+    assert shares["red"] > 0
+    assert "(vector)" in shares
+    assert sum(shares.values()) + reason.bias == pytest.approx(reason.share)
     smaller = tagger.prune(max_per_label=2)
     counts = np.diff(smaller.classifier_.weights_.to_csr().indptr)
     assert counts.max() <= 3  # with the bias

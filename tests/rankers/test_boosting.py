@@ -375,6 +375,12 @@ def test_arrays_that_are_no_trees_are_refused(name):
         BoostedTrees().restore(learned)
 
 
+@pytest.mark.parametrize("base", [np.nan, 1e300, "0", None])
+def test_a_base_that_is_no_logit_is_refused(base):
+    with pytest.raises(ValueError, match="base_ of BoostedTrees"):
+        BoostedTrees().restore(two_trees() | {"base_": base})
+
+
 def test_a_tree_of_too_many_leaves_is_refused():
     nodes = 2 * _native.MOST_LEAVES + 1
     inner = np.arange(nodes) % 2 == 0

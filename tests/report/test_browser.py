@@ -61,6 +61,46 @@ def test_it_fits_the_screen(page, width, dark):
     assert int(unfolded) > 1
 
 
+SEARCH = """<script>
+  const box = document.querySelector(".labels"), search = box.querySelector("input");
+  const names = () => [...box.querySelectorAll("tbody th")].map((cell) => cell.textContent);
+  const counts = () => [...box.querySelectorAll("tbody td:nth-child(3)")].map(
+    (cell) => Number(cell.textContent));
+  const said = [names().length];
+  box.querySelectorAll("thead button")[0].click();
+  said.push(names().join());
+  box.querySelectorAll("thead button")[2].click();
+  said.push(counts().join());
+  search.value = "RES";
+  search.dispatchEvent(new Event("input"));
+  said.push(names().join(), box.querySelector(".controls span").textContent);
+  search.value = "";
+  search.dispatchEvent(new Event("input"));
+  box.querySelector("button[data-turn='1']").click();
+  said.push(names().length, box.querySelectorAll("button:disabled").length);
+  document.title = said.join(" | ");
+</script>"""
+
+
+def test_labels_are_searched_sorted_and_paged(tree_tagger, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("megalabel.report.labels.PAGE", 6)
+    html = re.sub("<meta http-equiv[^>]*>", "", report.render(tree_tagger, corpus))
+    page = tmp_path / "searched.html"
+    page.write_text(html.replace("</body>", SEARCH + "</body>"), encoding="utf-8")
+    done = browse(page, "--virtual-time-budget=2000", "--dump-dom")
+    title = re.findall("<title>(.*?)</title>", done.stdout)[0]  # SVG has some, too
+    shown, by_name, by_count, matches, counted, after, disabled = title.split(" | ")
+    names, counts = corpus.labels.names.to_pylist(), corpus.label_counts
+    assert int(shown) == 6
+    assert by_name.split(",") == sorted(names)[:6]
+    assert [int(n) for n in by_count.split(",")] == sorted(counts, reverse=True)[:6]
+    holding = [name for name in names if "res" in name]
+    assert sorted(matches.split(",")) == sorted(holding)[:6]
+    assert counted == f"{len(holding)} labels"
+    assert int(after) == min(6, len(names) - 6)
+    assert int(disabled) == (len(names) <= 12)
+
+
 def test_its_own_script_may_run_and_nothing_is_fetched(page):
     done = browse(page, "--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom")
     assert "Content Security Policy" not in done.stderr

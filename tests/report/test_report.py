@@ -15,8 +15,9 @@ from megalabel import report, systems
 from megalabel.cli.app import app
 from megalabel.data import Corpus, LabelSet, write
 from megalabel.errors import DataError, ParameterError
+from megalabel.metrics.shown import group_name
 
-SECTIONS = ["quality", "frequency", "coverage", "calibration", "pareto", "mistakes"]
+SECTIONS = ["quality", "labels", "frequency", "coverage", "calibration", "pareto", "mistakes"]
 
 
 class Page(HTMLParser):
@@ -58,7 +59,7 @@ def assert_self_contained(page: Page) -> None:
         assert not any(name.startswith("on") for name in attributes)
         for name in ("src", "href", "xlink:href", "action"):
             assert (attributes.get(name) or "#").startswith("#")
-    assert len(page.named("script")) == 1
+    assert [script.get("type") for script in page.named("script")] == ["application/json", None]
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
 
@@ -75,10 +76,78 @@ def test_everything_is_on_the_page(tree_tagger, corpus):
         assert f"{100 * low:.1f}–{100 * high:.1f}" in page.text
     for said in ("xr-linear", "TreeClassifier", "Joint", "max_leaf", "never seen"):
         assert said in page.text
+    assert "Is the first suggestion right? (P@1)" in page.text
+    for row in evaluation.bins(5).to_pylist():
+        if row["labels"]:
+            assert f"{group_name(row['low'], row['high'])} texts" in page.text
+    assert not re.search(r"\bbin \d", page.text)
     charts = [svg for svg in page.named("svg") if svg.get("role") == "img"]
     assert len(charts) >= 6
     assert all(svg["aria-label"] for svg in charts)
     assert "http" not in re.sub(r"http-equiv", "", report.render(tree_tagger, corpus))
+
+
+def test_it_begins_with_what_anyone_can_read(tree_tagger, corpus):
+    page = Page(report.render(tree_tagger, corpus))
+    first = page.text[: page.text.index("How good is it?")]
+    evaluation = tree_tagger.evaluate(corpus)
+    few = np.minimum(np.diff(corpus.targets.indptr), 5).mean()
+    for said in (
+        f"out of {len(corpus.labels)}",
+        f"from {len(corpus)} texts",
+        f"right for {100 * evaluation['P@1']:.0f}\xa0%",
+        f"Of 5 suggestions, {5 * evaluation['P@5']:.1f} are right on average ({few:.1f} could be",
+        f"It finds {100 * evaluation['R@5']:.0f}\xa0%",
+        f"{max(100 * evaluation['ECE-debiased@5'], 0):.1f} points apart",
+    ):
+        assert said in first
+    assert "P@" not in first
+    once = Page(report.render(tree_tagger, corpus, k=2)).text
+    assert "first suggestion" not in once[: once.index("How good is it?")]
+
+
+def test_probabilities_that_are_off_are_said_to_be(tree_tagger, corpus):
+    rotated = csr_matrix(np.roll(corpus.targets.toarray(), 7, axis=0))
+    other = Corpus(corpus.texts, targets=rotated, labels=corpus.labels)
+    assert "not to be relied on" in report.render(tree_tagger, other)
+
+
+def label_rows(html: str) -> list[list[object]]:
+    [data] = re.findall(r'<script type="application/json">(.*?)</script>', html, re.DOTALL)
+    return json.loads(data)
+
+
+def test_every_label_is_in_a_table(tree_tagger, corpus):
+    ranking = tree_tagger.rank(corpus, 5)
+    rows = {row[0]: row[1:] for row in label_rows(report.render(tree_tagger, corpus))}
+    assert rows.keys() == set(corpus.labels.names.to_pylist())
+    for row in tree_tagger.evaluate(corpus).per_label(5).to_pylist():
+        *counts, probability = rows[row["name"]]
+        assert counts == [row[c] for c in ("train", "positives", "predicted", "tp", "fn")]
+        scores = ranking.scores[ranking.ids == corpus.labels.index(row["name"])]
+        expected = round(100 * float(scores.mean()), 1) if len(scores) else None
+        assert probability == pytest.approx(expected, abs=0.11)
+
+
+def test_a_table_of_many_labels_is_cut(tree_tagger, corpus, monkeypatch):
+    monkeypatch.setattr("megalabel.report.labels.BYTES", 200)
+    html = report.render(tree_tagger, corpus)
+    rows = label_rows(html)
+    assert 1 < len(rows) < len(corpus.labels)
+    assert f"Here are the {len(rows)} labels with the most test texts" in html
+    counts = [row[2] for row in rows]
+    assert counts == sorted(corpus.label_counts, reverse=True)[: len(rows)]
+
+
+def test_identifiers_are_shown_where_there_are_any(tree_tagger, corpus):
+    assert "identifier" not in report.render(tree_tagger, corpus)
+    names = corpus.labels.names.to_pylist()
+    labels = LabelSet([f"http://labels/{i}" for i in range(len(names))], names)
+    named = Corpus(corpus.texts, targets=corpus.targets, labels=labels)
+    html = report.render(systems.create("dismec", calibrate=False).fit(named), named)
+    assert "mean probability" not in html
+    for row in label_rows(html):
+        assert row[-1] == f"http://labels/{names.index(row[0])}"
 
 
 def test_texts_are_ranked_once(tree_tagger, corpus, monkeypatch):

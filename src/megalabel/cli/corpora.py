@@ -10,7 +10,8 @@ from rich.markup import escape
 
 from megalabel import data, store
 from megalabel.cli import output
-from megalabel.cli.shared import Folder, Json, MaxBytes, OnePart, Seed, SkipBad, read
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Folder, Json, OnePart, Seed
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
@@ -18,11 +19,11 @@ from megalabel.outputs import check_folder
 from megalabel.units import size
 
 
+@reads_corpora
 def info(
     path: Annotated[Path, typer.Argument(help="A corpus or a model folder.")],
     verify: Annotated[bool, typer.Option(help="Check every byte of a model folder.")] = False,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Describe a corpus or a model: size, labels, tail."""
@@ -32,15 +33,12 @@ def info(
     parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:
-        statistics = data.statistics(read(path, part, skip_bad, max_bytes))
+        statistics = data.statistics(reading.corpus(path, part))
         described[part or path.name] = statistics.to_dict()
         if as_json:
             continue
-        facts = statistics.to_dict()
-        histogram = facts.pop("histogram")
-        output.show_facts(
-            f"{path.name} {part or ''}".strip(), {k.replace("_", " "): v for k, v in facts.items()}
-        )
+        output.show_facts(f"{path.name} {part or ''}".strip(), statistics.in_words())
+        histogram = {str(bin): bin.labels for bin in statistics.histogram}
         output.show_bars("labels by number of texts", histogram)
         output.console.print()
     if as_json:
@@ -68,23 +66,23 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     output.show_reliability(reliability)
 
 
+@reads_corpora
 def convert(
     source: Folder,
     out: Annotated[Path, typer.Argument(help="The file or folder to write.")],
     to: Annotated[
-        str | None, typer.Option(help="jsonl, xc, npz, parquet or arrow; else by OUT's name.")
+        str | None, typer.Option(help="jsonl, csv, xc, npz, parquet or arrow; else by OUT's name.")
     ] = None,
     part: OnePart = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT if it is there.")] = False,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Write a corpus in another format."""
     if out.is_file() and not overwrite:
         raise ParameterError(f"{out} is there already; --overwrite replaces it")
     check_folder(out, replaced=True)
-    corpus = read(source, part, skip_bad, max_bytes)
+    corpus = reading.corpus(source, part, labelled=False)
     data.write(corpus, out, format=to)
     if as_json:
         output.show_json({"texts": len(corpus), "labels": len(corpus.labels), "file": str(out)})
@@ -93,6 +91,7 @@ def convert(
         output.console.print(f"Wrote {counts} to {escape(str(out))}", soft_wrap=True)
 
 
+@reads_corpora
 def split(
     source: Folder,
     out: Annotated[Path, typer.Argument(help="A folder for train and test.")],
@@ -104,13 +103,12 @@ def split(
     ] = "hash",
     seed: Seed = 0,
     part: OnePart = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Split a corpus into a training and a test part."""
     check_folder(out)
-    corpus = read(source, part, skip_bad, max_bytes)
+    corpus = reading.corpus(source, part, labelled=False)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     write_split(out, train, tested)
     if as_json:

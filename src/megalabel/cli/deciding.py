@@ -10,16 +10,14 @@ import typer
 
 from megalabel import store
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Folder,
     Json,
-    MaxBytes,
     Model,
     Part,
     Seed,
-    SkipBad,
     Threads,
-    read,
     settings_of,
     use_threads,
 )
@@ -32,6 +30,7 @@ from megalabel.outputs import check_file, replacing_file
 from megalabel.tagger import Tagger
 
 
+@reads_corpora
 def decide(
     model: Model,
     folder: Folder,
@@ -83,8 +82,7 @@ def decide(
     part: Part = "test",
     seed: Seed = 0,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Give the texts of a corpus the labels that are best for a metric, in percent.
@@ -124,7 +122,7 @@ def decide(
     if both := sorted(given.keys() & more.keys()):
         raise ParameterError(f"--set {both[0]}: the file of --weights has them already")
     rule = create(method, usual, **given, **more)
-    corpus = read(folder, part, skip_bad, max_bytes)
+    corpus = reading.corpus(folder, part, labelled=False)
     # what any of them is measured by
     ranking = tagger.candidates(corpus, BlockCoordinateAscent(candidates=candidates), k)
     if curve:

@@ -14,11 +14,13 @@ from rich.markup import escape
 
 from megalabel import data, store, systems
 from megalabel.cli import output
-from megalabel.cli.shared import Seed, System, Threads, read, use_threads
+from megalabel.cli.reading import AS_USUAL
+from megalabel.cli.shared import Seed, System, Threads, use_threads
 from megalabel.data import Corpus
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
-from megalabel.metrics import evaluate
+from megalabel.metrics import Evaluation, evaluate
+from megalabel.metrics.plain import plain_value, questions
 from megalabel.outputs import check_folder, replacing_file
 from megalabel.report import Example, examples, page
 from megalabel.tagger import Tagger
@@ -44,11 +46,11 @@ def demo(
         raise ParameterError(f"--out must be a folder, and {out} is a file")
     check_folder(out)
     tagger = systems.create(system, seed=seed)
-    scores: dict[str, dict[str, float]] = {}
+    measured: dict[str, Evaluation] = {}
     if folder is None:
-        train, test = _write_corpus(out / "corpus", texts, labels, seed, scores)
+        train, test = _write_corpus(out / "corpus", texts, labels, seed, measured)
     else:
-        train, test = (read(folder, part, False) for part in ("train", "test"))
+        train, test = (AS_USUAL.corpus(folder, part) for part in ("train", "test"))
     output.console.print(
         f"[bold]1.[/] corpus: {len(train):,} texts to learn from, "
         f"{len(test):,} to be tested on, {len(train.labels):,} labels"
@@ -62,17 +64,24 @@ def demo(
     )
     tagger.save(out / "model")
     floor = systems.create("prior", seed=seed).fit(train)
-    scores = {
-        "prior (the floor)": floor.evaluate(test).to_dict(percent=True),
-        system: tagger.evaluate(test).to_dict(percent=True),
-        **scores,
+    measured = {
+        "prior (the floor)": floor.evaluate(test),
+        system: tagger.evaluate(test),
+        **measured,
     }
+    scores = {name: evaluation.to_dict(percent=True) for name, evaluation in measured.items()}
     with replacing_file(out / "metrics.json") as fresh:
         fresh.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
-    columns = [m for m in scores[system] if m in ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "ECE@5")]
-    output.console.print("[bold]3.[/] measured on the test texts, in percent:")
-    rows = [[name, *(values.get(m, "–") for m in columns)] for name, values in scores.items()]
-    output.show_table("", ["system", *columns], rows)
+    answers = {
+        question: {name: values[metric] for name, values in measured.items() if metric in values}
+        for metric, question in questions(measured[system]).items()
+    }
+    output.console.print("[bold]3.[/] measured on the test texts:")
+    rows = [
+        [question, *(plain_value(values[name]) if name in values else "–" for name in measured)]
+        for question, values in answers.items()
+    ]
+    output.show_table("", ["in %", *(name.replace(" ", "\n", 1) for name in measured)], rows)
 
     chosen = _examples(tagger, test)
     said = "some test texts and their tags (✓: a true label):"
@@ -84,7 +93,6 @@ def demo(
         for tag, right in zip(example.tags, example.right, strict=True):
             mark = "✓" if right else " "
             output.console.print(f"   {tag.probability:6.1%} {mark} {escape(tag.label)}")
-    shown = {name: {m: v[m] for m in columns if m in v} for name, v in scores.items()}
     facts = {
         "system": system,
         "training texts": f"{len(train):,}",
@@ -95,7 +103,7 @@ def demo(
     }
     summary = f"{system} trained on {len(train):,} texts, measured on {len(test):,} others."
     with replacing_file(out / "index.html") as fresh:
-        fresh.write_text(page("megalabel demo", summary, shown, facts, chosen), encoding="utf-8")
+        fresh.write_text(page("megalabel demo", summary, answers, facts, chosen), encoding="utf-8")
     model = out / "model"
     if chosen:
         attempt = ["tag", model, chosen[0].text.split(".")[0]]
@@ -109,7 +117,7 @@ def demo(
 
 
 def _write_corpus(
-    folder: Path, texts: int, labels: int, seed: int, scores: dict[str, dict[str, float]]
+    folder: Path, texts: int, labels: int, seed: int, measured: dict[str, Evaluation]
 ) -> tuple[Corpus, Corpus]:
     """The built-in corpus, split and kept as files; and what the best system would get."""
     from megalabel.data import synthetic  # its word lists take a while to build
@@ -119,13 +127,12 @@ def _write_corpus(
     write_split(folder, train, test)
     number = {uid: row for row, uid in enumerate(made.corpus.ids.to_pylist())}  # type: ignore[union-attr]
     rows = np.array([number[uid] for uid in test.ids.to_pylist()])  # type: ignore[union-attr]
-    best = evaluate(
+    measured["best possible"] = evaluate(
         made.best(5, observed=True)[rows],
         test,
         train_labels=(train.label_counts, len(train)),
         probabilities=True,
     )
-    scores["best possible"] = best.to_dict(percent=True)
     return train, test
 
 

@@ -11,26 +11,25 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Cutoffs,
     Folder,
     Json,
-    MaxBytes,
     Model,
     Part,
     Seed,
-    SkipBad,
     Threads,
     cutoffs,
-    read,
     use_threads,
 )
 from megalabel.data.writing import check_table, write_table
 from megalabel.errors import ParameterError
 from megalabel.labels import PROPENSITIES
 from megalabel.metrics import Comparison, Evaluation
+from megalabel.metrics.plain import questions
 from megalabel.metrics.reliability import By
-from megalabel.metrics.shown import group_name, headline, shown_value
+from megalabel.metrics.shown import group_name, shown_name, shown_value
 from megalabel.tagger import Tagger
 from megalabel.units import duration
 
@@ -40,13 +39,14 @@ _FIT_PROPENSITIES = (
 )
 
 
+@reads_corpora
 def evaluate(
     model: Model,
     folder: Folder,
     k: Cutoffs = "1,3,5",
     part: Part = "test",
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every metric, not just the headline.")
+        bool, typer.Option("--all", help="Show every metric, by the names that papers use.")
     ] = False,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95 % confidence intervals over texts.")
@@ -76,8 +76,7 @@ def evaluate(
     beta: Annotated[float, typer.Option(min=0.0, help="Of the macro F-beta.")] = 2.0,
     seed: Seed = 0,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Measure a model on the test part of a corpus, in percent.
@@ -96,7 +95,7 @@ def evaluate(
     options: dict[str, Any] = {"k": cutoffs(k), "propensities": given, "beta": beta}
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
-    corpus = read(folder, part, skip_bad, max_bytes)
+    corpus = reading.corpus(folder, part)
     started = time.perf_counter()
     result = tagger.evaluate(corpus, **options)
     seconds = time.perf_counter() - started
@@ -113,7 +112,7 @@ def evaluate(
                 intervals=intervals, bins=bins, reliability=reliability, seed=seed
             )
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
-        shown["seconds"] = round(seconds, 3)
+        shown |= {"trained_on": tagger.seen_texts(corpus), "seconds": round(seconds, 3)}
         if comparison is not None:
             shown["comparison"] = comparison.to_dict(percent=True, headline=not everything)
         output.show_json(shown)
@@ -130,16 +129,19 @@ def evaluate(
         _show_reliability(result)
     if comparison is not None:
         _show_comparison(comparison, everything, model, compare)
-    output.note(f"{len(corpus):,} texts in {duration(seconds)}")
+    more = "" if everything else "; --all shows every metric"
+    output.note(f"{len(corpus):,} texts in {duration(seconds)}{more}")
 
 
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:
     ends = result.intervals(seed=seed)
+    names = {} if everything else questions(ends)
+    names = names or {name: shown_name(name) for name in ends}
     rows = [
-        [name, *(shown_value(name, value) for value in (result[name], *ends[name]))]
-        for name in (ends if everything else headline(ends))
+        [words, *(shown_value(name, value) for value in (result[name], *ends[name]))]
+        for name, words in names.items()
     ]
-    output.show_table("95 % intervals over texts", ["", "%", "from", "to"], rows)
+    output.show_table("95 % intervals over texts", ["", "in %", "from", "to"], rows)
 
 
 def _show_bins(result: Evaluation, bins: int) -> None:
@@ -147,12 +149,14 @@ def _show_bins(result: Evaluation, bins: int) -> None:
     table = result.bins(k, bins)
     shares = ("contribution", "R", "macro-F1", "coverage")
     rows = [
-        [row["bin"], row["labels"], row["train"], row["hits"], *(100 * row[s] for s in shares)]
+        [group_name(row["low"], row["high"]), *(row[c] for c in ("labels", "train", "hits"))]
+        + [100 * row[share] for share in shares]
         for row in table.to_pylist()
     ]
-    columns = ["bin", "labels", "in training", "hits", f"adds to P@{k} %"]
+    columns = ["training texts", "labels", "in training", "hits", f"adds to P@{k} %"]
     columns += [f"{name} %" for name in shares[1:]]
-    output.show_table("Frequent to rare labels, in bins of equal volume", columns, rows)
+    title = "Frequent to rare labels by how many training texts each has, in bins of equal volume"
+    output.show_table(title, columns, rows)
 
 
 def _show_reliability(result: Evaluation) -> None:

@@ -9,12 +9,14 @@ import typer
 
 from megalabel import store
 from megalabel.cli import output
-from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, read
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Json, Model
 from megalabel.exporting import without_torch
 from megalabel.outputs import check_folder
 from megalabel.systems.neural_parts import neural
 
 
+@reads_corpora
 def export(
     model: Model,
     out: Annotated[Path, typer.Option(help="The folder to write.")],
@@ -26,8 +28,7 @@ def export(
         Path | None, typer.Option(help="A corpus to measure the difference on.")
     ] = None,
     part: Annotated[str, typer.Option("--split", help="Which part of it.")] = "test",
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Write the encoder of a neural model as ONNX, with its tokenizer; or all of it as a model.
@@ -40,7 +41,7 @@ def export(
         store.check_target(out)
     else:
         check_folder(out)
-    sample = None if texts is None else read(texts, part, skip_bad, max_bytes)
+    sample = None if texts is None else reading.corpus(texts, part, labelled=False)
     if whole:
         tagger = without_torch(model, int8=int8, texts=sample)
         tagger.save(out)

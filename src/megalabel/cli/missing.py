@@ -9,13 +9,15 @@ import numpy as np
 import typer
 
 from megalabel.cli import output
-from megalabel.cli.shared import Folder, Json, MaxBytes, SkipBad, read
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Folder, Json
 from megalabel.labels import PropensityModel, write_propensities
 from megalabel.labels.measuring import MODELS, check_model, measured_propensities
 from megalabel.labels.plot import propensity_plot
 from megalabel.outputs import check_file
 
 
+@reads_corpora
 def propensities(
     folder: Folder,
     model: Annotated[
@@ -29,8 +31,7 @@ def propensities(
         Path | None, typer.Option(help="Write them there, for train --propensities.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them there, as SVG.")] = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Say how likely labels that apply are to be annotated, by a model or a complete sample.
@@ -40,8 +41,8 @@ def propensities(
     check_model(model, complete is not None)
     for path in filter(None, (out, plot)):
         check_file(path)
-    corpus = read(folder, "train", skip_bad, max_bytes)
-    sample = None if complete is None else read(complete, "train", skip_bad, max_bytes)
+    corpus = reading.corpus(folder, "train")
+    sample = None if complete is None else reading.corpus(complete, "train")
     found = measured_propensities(corpus, model, sample)
     chosen, values = found.curves[model], found.values
     if out is not None:

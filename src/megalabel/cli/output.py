@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from megalabel.data.problems import Problems
+from megalabel.errors import DataError
 from megalabel.metrics import Evaluation
 from megalabel.units import duration
 
@@ -23,7 +24,7 @@ notes = Console(stderr=True, highlight=False)
 
 def complain(error: object, code: int) -> int:
     """Show an error on stderr; gives the exit code back."""
-    notes.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    notes.print(f"[bold red]error:[/] {escape(_said(error))}", soft_wrap=True)
     return code
 
 
@@ -110,7 +111,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
         f"{race['texts']:,} texts"
     )
-    show_table(title, ["trial", "texts", "nDCG@10", "P@1", "seconds", ""], rows)
+    show_table(title, ["trial", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 
@@ -132,7 +133,7 @@ def show_reliability(tables: Mapping[str, Any]) -> None:
     k, texts = tables["k"], tables["texts"]
     show_table(
         f"Are the probabilities of the top {k} right? On {texts:,} texts, "
-        f"{' and '.join(sides)} calibration; ECE@{k} {errors}",
+        f"{' and '.join(sides)} calibration; ECE@{k} in %: {errors}",
         ["probability %", *columns],
         rows,
     )
@@ -156,14 +157,21 @@ def show_bars(title: str, bars: Mapping[str, int]) -> None:
     console.print(table)
 
 
-def tell_skipped(problems: Problems, shown: int = 10) -> None:
-    """Say what was left out of a corpus."""
+def tell_problems(problems: Problems, shown: int = 10) -> None:
+    """Say what was left out of a corpus, and what was likely meant otherwise."""
+    for doubt in problems.notes:
+        warn(_said(doubt))
     if problems.count:
         warn(f"{problems.count:,} bad lines were skipped:")
         for problem in problems.kept[:shown]:
-            notes.print(f"  {escape(str(problem))}", soft_wrap=True)
+            notes.print(f"  {escape(_said(problem))}", soft_wrap=True)
         if problems.count > shown:
             notes.print(f"  … and {problems.count - shown:,} more")
+
+
+def _said(error: object) -> str:
+    """The message of an error, with options as they are typed."""
+    return error.on_command_line() if isinstance(error, DataError) else str(error)
 
 
 def _titled(title: str, show_header: bool = True) -> Table:
@@ -181,4 +189,4 @@ def _cell(value: object) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+    return cell == "–" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

@@ -8,19 +8,17 @@ import typer
 
 from megalabel import systems as recipes
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Budget,
     Folder,
     Json,
-    MaxBytes,
     Memory,
     Seed,
     Settings,
-    SkipBad,
     System,
     Threads,
     create,
-    read,
     use_threads,
 )
 from megalabel.units import duration, size
@@ -42,6 +40,7 @@ def systems(
         output.show_table("\nParameters (--set KEY=VALUE)", ["parameter", "default"], defaults)
 
 
+@reads_corpora
 def plan(
     folder: Folder,
     system: System = "auto",
@@ -50,14 +49,13 @@ def plan(
     settings: Settings = None,
     threads: Threads = None,
     seed: Seed = 0,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Say the peak memory, disk and time of a training job before it starts."""
     use_threads(threads)
     tagger = create(system, settings, seed, budget, memory)
-    corpus = read(folder, "train", skip_bad, max_bytes)
+    corpus = reading.corpus(folder, "train")
     foreseen = recipes.get(system).plan(tagger, corpus)
     chosen = tagger.classifier.settings_for(len(corpus.labels))
     if as_json:

@@ -9,24 +9,23 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Cutoffs,
     Folder,
     Json,
-    MaxBytes,
     Model,
     Part,
     Seed,
-    SkipBad,
     Threads,
     cutoffs,
-    read,
     use_threads,
 )
 from megalabel.report import check_path, write
 from megalabel.units import size
 
 
+@reads_corpora
 def report(
     model: Model,
     folder: Folder,
@@ -35,8 +34,7 @@ def report(
     part: Part = "test",
     seed: Seed = 0,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Measure a model on the test part of a corpus, and write a page about it.
@@ -45,7 +43,7 @@ def report(
     """
     use_threads(threads)
     check_path(out)
-    write(model, read(folder, part, skip_bad, max_bytes), out, k=cutoffs(k), seed=seed)
+    write(model, reading.corpus(folder, part), out, k=cutoffs(k), seed=seed)
     if as_json:
         output.show_json({"report": str(out), "bytes": out.stat().st_size})
         return

@@ -10,7 +10,8 @@ import typer
 import megalabel
 from megalabel import calibration, store
 from megalabel.cli import output
-from megalabel.cli.shared import Json, MaxBytes, Model, Part, SkipBad, Threads, read, use_threads
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Json, Model, Part, Threads, use_threads
 from megalabel.mixing import FORMS
 from megalabel.tagger import Tagger
 from megalabel.units import size
@@ -33,6 +34,7 @@ def merge(
     _show(f"Merged {out}", {"model": str(out), "models": len(models)}, merged, as_json)
 
 
+@reads_corpora
 def mix(
     models: Annotated[list[Path], typer.Argument(help="Model folders; one alone is ranked anew.")],
     on: Annotated[
@@ -48,8 +50,7 @@ def mix(
     ] = True,
     part: Part = "test",
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Make one model of several unlike ones, which answers better than each of them.
@@ -59,7 +60,7 @@ def mix(
     use_threads(threads)
     store.check_target(out)
     taggers = [Tagger.load(model) for model in models]
-    mixed = megalabel.mix(taggers, read(on, part, skip_bad, max_bytes), form=form, names=names)
+    mixed = megalabel.mix(taggers, reading.corpus(on, part), form=form, names=names)
     mixed.save(out)
     described = mixed.provenance_["mix"]
     facts: dict[str, object] = {"model": str(out), "form": described["form"]}
@@ -99,6 +100,7 @@ def prune(
     _show(f"Pruned {out}", {"model": str(out), "bytes_before": before}, pruned, as_json)
 
 
+@reads_corpora
 def calibrate(
     model: Model,
     folder: Annotated[Path, typer.Argument(help="A corpus that was not trained on.")],
@@ -123,8 +125,7 @@ def calibrate(
         Path | None, typer.Option(help="The model folder to write; by default MODEL itself.")
     ] = None,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Make a model's probabilities right on texts that it was not trained on.
@@ -136,7 +137,7 @@ def calibrate(
     target = model if out is None else out
     store.check_target(target)
     tagger = Tagger.load(model)
-    tagger.calibrate(read(folder, part, skip_bad, max_bytes), method=calibrator).save(target)
+    tagger.calibrate(reading.corpus(folder, part), method=calibrator).save(target)
     facts = {"model": str(target), "method": repr(calibrator), "k": calibrator.k}
     if as_json:
         output.show_json(facts | {"reliability": tagger.reliability_})

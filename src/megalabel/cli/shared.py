@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import megalabel
-from megalabel import data, systems
-from megalabel.cli import output
+from megalabel import systems
 from megalabel.errors import ParameterError
 from megalabel.tagger import Tagger
 
@@ -22,10 +21,6 @@ Part = Annotated[str, typer.Option("--split", help="Which part of the corpus.")]
 OnePart = Annotated[str | None, typer.Option("--split", help="Which part of a folder.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-SkipBad = Annotated[bool, typer.Option(help="Leave bad lines out, and say which.")]
-MaxBytes = Annotated[
-    int | None, typer.Option(min=1, help="Memory that a small corpus file may ask for.")
-]
 System = Annotated[str, typer.Option(help="The recipe; see `megalabel systems`.")]
 Settings = Annotated[
     list[str] | None,
@@ -46,16 +41,6 @@ def use_threads(threads: int | None) -> None:
     """Set the number of cores."""
     if threads is not None:
         megalabel.set_threads(threads)
-
-
-def read(path: Path, part: str | None, skip_bad: bool, max_bytes: int | None = None) -> data.Corpus:
-    """One part of a folder, or a file; says what was skipped."""
-    problems = data.Problems(skip=skip_bad)
-    # --split has a default: a file is what it is, whatever its name says
-    split = part if path.is_dir() else None
-    corpus = data.read(path, split, problems=problems, max_bytes=max_bytes)
-    output.tell_skipped(problems)
-    return corpus
 
 
 def create(

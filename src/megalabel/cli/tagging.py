@@ -11,17 +11,19 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.shared import Json, MaxBytes, Model, SkipBad, Threads, use_threads
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.shared import Json, Model, Threads, use_threads
 from megalabel.data import Corpus
-from megalabel.data.texts import stream_texts
+from megalabel.data.answers import check_answers, write_answers
 from megalabel.errors import ParameterError
 from megalabel.tagger import Tagger
 
 
+@reads_corpora
 def tag(
     model: Model,
     text: Annotated[
-        list[str] | None, typer.Argument(help="Texts; without any, one a line from stdin.")
+        list[str] | None, typer.Argument(help="Texts; without any, or -, one a line from stdin.")
     ] = None,
     file: Annotated[
         Path | None,
@@ -31,22 +33,38 @@ def tag(
         str | None,
         typer.Option("--format", help="How to read the file: plain, csv …; else by looking."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the answers there: .csv, .jsonl or .parquet.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(help="csv, jsonl or parquet, where OUT's name does not tell.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="At most so many labels a text.")] = 5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Leave out labels of a lower probability."),
+    ] = None,
     threads: Threads = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Tag texts with label names and probabilities; JSON lines when piped.
 
     [dim]megalabel tag model "a text" -k 5[/]
-    [dim]megalabel tag model --file texts.csv[/]
+    [dim]megalabel tag model --file texts.csv --out answers.csv[/]
+    [dim]cat titles.txt | megalabel tag model -[/]
     """
     use_threads(threads)
     if text and file is not None:
         raise ParameterError("give either texts or --file, not both")
     if form is not None and file is None:
         raise ParameterError("--format is for --file")
+    if to is not None and out is None:
+        raise ParameterError("--to is for --out")
+    if out is not None:
+        check_answers(out, to)
+    if text == ["-"]:
+        text = None
     tagger = Tagger.load(model)
     as_json = as_json or not sys.stdout.isatty()
     batches: Iterable[Corpus] = [Corpus(text)] if text else []
@@ -54,11 +72,20 @@ def tag(
         if file is None and sys.stdin.isatty():
             output.note("one text a line; end with Ctrl-D")
         source = sys.stdin.buffer if file is None else file
-        batches = stream_texts(source, format=form, skip_bad=skip_bad, max_bytes=max_bytes)
+        batches = reading.texts(source, form)
+    if out is not None:
+        answers = ((batch, tagger.decide(batch, k)) for batch in batches)
+        texts = write_answers(answers, out, to)
+        output.note(f"wrote the labels of {texts:,} texts to {out}")
+        return
     number = 0
     for batch in batches:
-        for row in tagger.decide(batch, k).rows(batch):
+        decided = tagger.decide(batch, k, threshold=threshold)
+        for place, row in enumerate(decided.rows(batch)):
             number += 1
+            # only asked where there is no label: it may be the threshold that left none
+            if not row["labels"] and not tagger.known(batch[place : place + 1])[0]:
+                row["known"] = False
             if as_json:
                 output.show_json(row)
                 continue
@@ -68,4 +95,7 @@ def tag(
             output.console.print(shown, soft_wrap=True)
             for found in row["labels"]:
                 output.console.print(f"  {found['probability']:6.1%}  {escape(found['label'])}")
+            if not row["labels"]:
+                why = "nothing known" if "known" in row else "no label is probable enough"
+                output.console.print(f"  [dim]{why}[/]")
         sys.stdout.flush()

@@ -9,19 +9,17 @@ import typer
 
 from megalabel import checkpoints, store
 from megalabel.cli import output
+from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import (
     Budget,
     Folder,
     Json,
-    MaxBytes,
     Memory,
     Seed,
     Settings,
-    SkipBad,
     System,
     Threads,
     create,
-    read,
     use_threads,
 )
 from megalabel.errors import ParameterError
@@ -32,6 +30,7 @@ from megalabel.systems.outlook import outlook
 from megalabel.units import duration, size
 
 
+@reads_corpora
 def train(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
@@ -58,8 +57,7 @@ def train(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep finished steps there; start again to go on.")
     ] = None,
-    skip_bad: SkipBad = False,
-    max_bytes: MaxBytes = None,
+    reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
     """Train a model on the training part of a corpus.
@@ -72,7 +70,7 @@ def train(
     if checkpoint is not None:
         check_folder(checkpoint)
     shard = None if label_shard is None else _shard_of(label_shard)
-    whole = corpus = read(folder, "train", skip_bad, max_bytes)
+    whole = corpus = reading.corpus(folder, "train")
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:

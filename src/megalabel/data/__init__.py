@@ -1,6 +1,6 @@
 """What comes in: corpora, label sets, rankings; readers and writers, splits, built-in corpora."""
 
-from megalabel.data.corpus import Corpus
+from megalabel.data.corpus import Corpus, Record
 from megalabel.data.frames import from_frame
 from megalabel.data.labelset import LabelSet
 from megalabel.data.problems import Problems
@@ -15,6 +15,7 @@ __all__ = [
     "LabelSet",
     "Problems",
     "Ranking",
+    "Record",
     "Statistics",
     "Stream",
     "Tag",

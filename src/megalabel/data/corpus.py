@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
+from megalabel import html
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical, dense
 from megalabel.data.strings import split_labels, strings
+from megalabel.data.tabular import lists, to_pandas
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
+
+_AT_ONCE = 8192  # records made at a time
+
+
+class Record(NamedTuple):
+    """One text of a corpus with the names of its labels, for people."""
+
+    text: str | None
+    """None of a corpus of vectors."""
+    labels: tuple[str, ...]
+    uid: str | None = None
+    """The text's own identifier, where it has one."""
 
 
 class Corpus:
@@ -41,6 +55,8 @@ class Corpus:
     >>> corpus = Corpus(["a red dress", "blue jeans"], targets=[["dress", "red"], ["jeans"]])
     >>> len(corpus), corpus.labels.names.to_pylist()
     (2, ['dress', 'jeans', 'red'])
+    >>> corpus[1]
+    Record(text='blue jeans', labels=('jeans',), uid=None)
     """
 
     def __init__(
@@ -109,8 +125,66 @@ class Corpus:
         parts.append(f"{len(self.labels)} labels")
         return f"Corpus({', '.join(parts)})"
 
-    def __getitem__(self, rows: slice | np.ndarray | Sequence[int]) -> Corpus:
-        """Some of the rows, as a corpus with the same labels."""
+    def __iter__(self) -> Iterator[Record]:
+        """All texts with the names of their labels."""
+        for start in range(0, len(self), _AT_ONCE):
+            for row in self[start : start + _AT_ONCE].to_arrow().to_pylist():
+                yield Record(row.get("text"), tuple(row["labels"]), row.get("uid"))
+
+    def head(self, n: int = 5) -> list[Record]:
+        """The first n texts with the names of their labels.
+
+        Examples
+        --------
+        >>> corpus = Corpus(["a red dress", "blue jeans"], targets=[["dress", "red"], ["jeans"]])
+        >>> for text, labels, _ in corpus.head():
+        ...     print(text, labels)
+        a red dress ('dress', 'red')
+        blue jeans ('jeans',)
+        """
+        return list(self[: max(n, 0)])
+
+    def to_arrow(self) -> pa.Table:
+        """A table of `uid` and `text`, where there are any, and lists of label names, `labels`.
+
+        `read` takes it, or a data frame of it, as a corpus. Vectors and relevances are left out.
+        """
+        columns = {"uid": self.ids, "text": self.texts}
+        found = {name: column for name, column in columns.items() if column is not None}
+        carried = self.targets.data > 0
+        before = np.concatenate([[0], np.cumsum(carried)])
+        names = self.labels.names.take(pa.array(self.targets.indices[carried]))
+        return pa.table(found | {"labels": lists(np.diff(before[self.targets.indptr]), names)})
+
+    def to_pandas(self) -> Any:
+        """The table of `to_arrow` as a pandas data frame."""
+        return to_pandas(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        columns = {"uid": self.ids, "text": self.texts}
+        named = [name for name, column in columns.items() if column is not None]
+        rows = []
+        for i, record in enumerate(self.head(first_rows(len(self)))):
+            shown = [*(getattr(record, name) for name in named), ", ".join(record.labels)]
+            rows.append([i, *(html.cut(text, 200) for text in shown)])
+        kind = "texts" if self.texts is not None else "rows"
+        return html.sheet(
+            f"Corpus of {len(self):,} {kind} with {len(self.labels):,} labels",
+            ["", *named, "labels"],
+            rows,
+        )
+
+    @overload
+    def __getitem__(self, rows: int | np.integer) -> Record: ...
+    @overload
+    def __getitem__(self, rows: slice | np.ndarray | Sequence[int]) -> Corpus: ...
+    def __getitem__(
+        self, rows: int | np.integer | slice | np.ndarray | Sequence[int]
+    ) -> Record | Corpus:
+        """One text with the names of its labels; or some of the rows, as a corpus with the same
+        labels."""
+        if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
+            return next(iter(self[[int(rows)]]))
         if isinstance(rows, slice) and rows.step in (None, 1):
             start, stop, _ = rows.indices(len(self))
 
@@ -119,7 +193,10 @@ class Corpus:
         else:
             rows = np.arange(len(self))[rows]
             if np.ndim(rows) != 1:
-                raise TypeError("a corpus is made of several rows: corpus[[3]] has the fourth")
+                raise TypeError(
+                    "a corpus is made of rows: corpus[3] is the fourth text with its labels, "
+                    "corpus[[3]] a corpus of it"
+                )
             taken = pa.array(rows)
 
             def strings_of(column: pa.Array) -> pa.Array:
@@ -207,6 +284,11 @@ class Corpus:
             else _renumbered(self.excluded, column, len(union)),
             source=self.source,
         )
+
+
+def first_rows(n: int) -> int:
+    """How many of n rows a notebook is shown: all of a few, else the first ones."""
+    return n if n <= 10 else 5
 
 
 def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matrix:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from megalabel.data.labelset import LabelSet
@@ -35,6 +36,8 @@ class Examples:
         Gives a row for the text of each label; see `label_rows`.
     find_columns : callable, optional
         Gives the names of the columns; see `columns`.
+    find_titles : callable, optional
+        Gives what people know the rows by; see `titles`.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class Examples:
     label_points: np.ndarray | None = None
     find_label_rows: Callable[[], Matrix] | None = None
     find_columns: Callable[[], Sequence[str] | None] | None = None
+    find_titles: Callable[[], pa.LargeStringArray | None] | None = None
 
     @classmethod
     def of(
@@ -100,13 +104,29 @@ class Examples:
         """What the columns of the rows are called, if they have names."""
         return None if self.find_columns is None else self.find_columns()
 
+    @property
+    def titles(self) -> pa.LargeStringArray | None:
+        """What people know the rows by, such as the beginnings of texts, if that is known."""
+        return None if self.find_titles is None else self.find_titles()
+
     def at(self, numbers: np.ndarray, rows: Any = None) -> Examples:
         """The examples of some rows; with `rows` in place of theirs."""
         points = None
         if self.label_points is not None:
             points = np.flatnonzero(np.isin(numbers, self.label_points))
         rows = self.rows[numbers] if rows is None else rows
-        return replace(self, rows=rows, targets=self.targets[numbers], label_points=points)
+
+        def titles() -> pa.LargeStringArray | None:
+            of_all = self.titles
+            return None if of_all is None else of_all.take(pa.array(numbers))
+
+        return replace(
+            self,
+            rows=rows,
+            targets=self.targets[numbers],
+            label_points=points,
+            find_titles=titles,
+        )
 
     def with_rows(self, rows: Any) -> Examples:
         """The same examples with other rows in place of theirs, whose columns have no names."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel import files
-from megalabel.data.formats import annif, jsonl
+from megalabel.data.formats import annif, documents, excel, jsonl
+from megalabel.data.formats.columns import URIS
 from megalabel.data.formats.detect import FORMATS, detect, ending, first_line, stem
 from megalabel.data.formats.lines import read_blocks, split_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import USUAL_LAYOUT, Layout
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
@@ -34,7 +37,13 @@ _DOCUMENTS = re.compile(r"(readme|licen[cs]e|citation|changelog)", re.IGNORECASE
 _NUMBER = re.compile("[0-9]{1,18}")
 _PECOS = re.compile(r"[XY]\..+\.(npz|txt)|output-items\.txt")
 # Where a folder holds a part in several formats: those with texts come first.
-_PREFERENCE = ("jsonl", "arrow", "parquet", "csv", "annif", "fasttext", "pecos", "xc", "svmlight")
+_PREFERENCE = (
+    *("jsonl", "arrow", "parquet", "csv", "excel", "annif", "annif-folder", "fasttext"),
+    *("pecos", "xc", "svmlight"),
+)
+_WHOLE_FOLDERS = ("pecos", "annif-folder")  # formats whose one file is a folder
+# Formats of columns, which a layout may name.
+COLUMNAR = ("jsonl", "arrow", "parquet", "csv", "excel")
 
 
 @dataclass(frozen=True)
@@ -44,18 +53,20 @@ class Part:
     split: str | None
     format: str
     files: tuple[Path, ...]
+    layout: Layout = USUAL_LAYOUT
 
     @property
     def folder(self) -> Path:
         """The folder the files are in."""
-        return self.files[0] if self.format == "pecos" else self.files[0].parent
+        return self.files[0] if self.format in _WHOLE_FOLDERS else self.files[0].parent
 
     @property
     def shown(self) -> str:
         """File and folder name, for people and provenance; never where on the machine it is."""
         path = self.files[0].resolve()
-        if self.format == "pecos" or len(self.files) > 1:
-            return path.name if self.format == "pecos" else path.parent.name
+        whole = self.format in _WHOLE_FOLDERS
+        if whole or len(self.files) > 1:
+            return path.name if whole else path.parent.name
         return f"{path.parent.name}/{path.name}" if path.parent.name else path.name
 
 
@@ -64,10 +75,14 @@ def split_name(name: str) -> str:
     return _SPLIT_OF.get(name.lower(), name)
 
 
-def locate(path: Path, split: str | None, format: str | None) -> Part:
+def locate(
+    path: Path, split: str | None, format: str | None, layout: Layout = USUAL_LAYOUT
+) -> Part:
     """The part of a corpus that a file or folder and a split's name mean."""
     if format is not None and format not in FORMATS:
         raise ParameterError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+    path, sheet = excel.sheet_in(path)
+    layout = replace(layout, sheet=sheet)
     if path.parent.is_dir():
         _finish_writing(path.parent)
     if not path.exists():
@@ -76,23 +91,43 @@ def locate(path: Path, split: str | None, format: str | None) -> Part:
     if path.is_dir():
         if (path / files.MANIFEST).is_file():
             raise DataError("this is a model folder, not a corpus", file=path)
-        return _choose(path, find_parts(path, format), wanted)
-    if path.stat().st_size == 0:
-        raise DataError("the file is empty", file=path)
-    found = format or detect(path)
-    if found is None:
-        raise DataError(
-            f"the format is not known: it starts with {first_line(path)[:60]!r}; expected one of:"
-            + _expected(),
-            file=path,
+        part = _choose(path, find_parts(path, format, layout), wanted)
+    else:
+        if path.stat().st_size == 0:
+            raise DataError("the file is empty", file=path)
+        found = format or detect(path, layout) or _as_table(path, layout)
+        if found is None:
+            raise DataError(
+                f"the format is not known: it starts with {first_line(path)[:60]!r}; expected one "
+                f"of:{_expected()}",
+                file=path,
+            )
+        named = split_in(path)
+        if wanted is not None and named not in (None, wanted):
+            raise DataError(
+                f"asked for the {wanted} part, but the file's name says {named}", file=path
+            )
+        part = Part(named, found, (path,), layout)
+    if layout.names_columns and part.format not in COLUMNAR:
+        raise ParameterError(
+            f"{part.shown} is read as {part.format}, which has no columns to choose from: "
+            f"text_column, label_column, label_separator and id_column are for "
+            f"{', '.join(COLUMNAR)}; format (--format of tag) says what a file is"
         )
-    named = split_in(path)
-    if wanted is not None and named not in (None, wanted):
-        raise DataError(f"asked for the {wanted} part, but the file's name says {named}", file=path)
-    return Part(named, found, (path,))
+    return part
 
 
-def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
+def _as_table(path: Path, layout: Layout) -> str | None:
+    """A file with tabs, whose name promises a table, may be one with columns not known; but no
+    list of labels."""
+    line = first_line(path, layout.encoding)
+    known = annif.looks_like_vocabulary(line)
+    return "csv" if ending(path)[1] == ".tsv" and "\t" in line and not known else None
+
+
+def find_parts(
+    folder: Path, format: str | None = None, layout: Layout = USUAL_LAYOUT
+) -> dict[str, Part]:
     """The parts of a corpus in a folder by name: train, test and validation where files say so,
     else by the files' own names."""
     _finish_writing(folder)
@@ -105,11 +140,14 @@ def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
 
         for name in npz.find_splits(folder):
             found.setdefault(split_name(name), {})["pecos"] = [folder]
+    for name, place in _document_folders(folder):
+        found.setdefault(name, {})["annif-folder"] = [place]
+    read = [*pecos, *(path for path in paths if documents.is_part(path))]
     for path in paths:
-        if path in pecos or is_label_file(path) or path.name.startswith("filter_labels"):
+        if path in read or is_label_file(path) or path.name.startswith("filter_labels"):
             continue
         try:
-            kind = detect(path) if path.stat().st_size else None
+            kind = detect(path, layout) if path.stat().st_size else None
         except DataError as error:  # of no matter, unless the corpus is in this file
             if split_in(path) is not None:
                 raise
@@ -133,8 +171,17 @@ def find_parts(folder: Path, format: str | None = None) -> dict[str, Part]:
         if kind in ("xc", "svmlight") and len(kinds[kind]) > 1:
             listed = ", ".join(path.name for path in kinds[kind])
             raise DataError(f"several files could be the {name} part: {listed}", file=folder)
-        parts[name] = Part(name, kind, tuple(kinds[kind]))
+        parts[name] = Part(name, kind, tuple(kinds[kind]), layout)
     return parts
+
+
+def _document_folders(folder: Path) -> list[tuple[str, Path]]:
+    """The folder itself, or those in it that are named like parts, if they hold documents."""
+    if documents.documents_in(folder):
+        return [(split_name(folder.resolve().name), folder)]
+    inside = sorted(path for path in folder.iterdir() if path.is_dir())
+    named = [(split_name(path.name), path) for path in inside if split_name(path.name) in _SPLITS]
+    return [(name, path) for name, path in named if documents.documents_in(path)]
 
 
 def _finish_writing(folder: Path) -> None:
@@ -181,15 +228,28 @@ def find_labels(part: Part, limits: Limits = USUAL) -> LabelSet | None:
     """The labels that a file beside the part's files describes, if there is one."""
     found = [path for path in find_label_files(part.folder) if path not in part.files]
     read = jsonl.read_labels
-    if not found and part.format == "annif":
-        others = [path for path in _files(part.folder) if path not in part.files]
-        tables = [path for path in others if ending(path)[1] in (".tsv", ".csv", ".txt")]
-        found = [path for path in tables if _is_vocabulary(path)]
+    if not found and _has_subjects(part):
+        found = _vocabularies(part.folder, part.files)
+        if not found and part.format == "annif-folder":
+            found = _vocabularies(part.folder.parent, part.files)
         read = annif.read_vocabulary
     if len(found) > 1:
         listed = ", ".join(path.name for path in found)
         raise DataError(f"several files could describe the labels: {listed}", file=part.folder)
     return read(found[0], limits) if found else None
+
+
+def _has_subjects(part: Part) -> bool:
+    """Whether labels are identifiers that one of Annif's vocabularies explains."""
+    if part.format == "csv":
+        return URIS in first_line(part.files[0], part.layout.encoding).lower()
+    return part.format in ("annif", "annif-folder")
+
+
+def _vocabularies(folder: Path, but: Sequence[Path]) -> list[Path]:
+    others = (path for path in _files(folder) if path not in but and not documents.is_part(path))
+    tables = (path for path in others if ending(path)[1] in (".tsv", ".csv", ".txt"))
+    return [path for path in tables if _is_vocabulary(path)]
 
 
 def _is_vocabulary(path: Path) -> bool:

@@ -13,10 +13,13 @@ import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.folders import split_name
-from megalabel.data.formats.columns import columns, known_columns
+from megalabel.data.formats.columns import choose, columns
 from megalabel.data.formats.rows import gather
+from megalabel.data.formats.tables import sample_of
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import layout_of
 from megalabel.data.limits import Limits
+from megalabel.data.notes import notes_on
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
 
@@ -24,14 +27,16 @@ from megalabel.errors import DataError
 def from_frame(
     frame: Any,
     *,
-    text: str | Sequence[str] | None = None,
-    labels: str | None = None,
+    text: str | Sequence[str] | Mapping[str, int] | None = None,
+    labels: str | Sequence[str] | None = None,
     ids: str | None = None,
+    label_separator: str | None = None,
     label_set: LabelSet | None = None,
     split: str | None = None,
     skip_bad: bool = False,
     problems: Problems | None = None,
     max_bytes: int | None = None,
+    labelled: bool = False,
 ) -> Corpus:
     """A corpus from a pandas or polars frame, an Arrow table, or a Hugging Face dataset.
 
@@ -39,18 +44,20 @@ def from_frame(
     ----------
     frame : table, or a mapping from split names to tables
         Anything with the Arrow stream interface, or a Hugging Face dataset.
-    text : str or list of str, optional
+    text : str, list of str, or dict of whole numbers, optional
         The columns of text, joined by a space; title, content and text where not given.
-    labels : str, optional
+    labels : str or list of str, optional
         The column of labels: lists of names, strings that are split at `;` and `|`, or (lists of)
-        numbers; labels or target_ind where not given.
+        numbers; labels or target_ind where not given. Or several, as `label_column` of `read`.
     ids : str, optional
         The column of identifiers; uid or id where not given.
+    label_separator : str, optional
+        What separates labels in a string, in place of `;` and `|`.
     label_set : LabelSet, optional
         What label numbers mean, or which names are known.
     split : str, optional
         Which table of a mapping.
-    skip_bad, problems, max_bytes
+    skip_bad, problems, max_bytes, labelled
         As in `read`.
 
     Examples
@@ -65,18 +72,13 @@ def from_frame(
     table, kind = _table(frame)
     before = problems.count
     limits = Limits(max_bytes)
+    layout = layout_of(text, labels, label_separator, id_column=ids)
+    chosen = choose(table.column_names, layout, kind, lambda: sample_of(table))
     found = columns(
-        table,
-        kind,
-        text=[text] if isinstance(text, str) else text,
-        labels=labels,
-        ids=ids,
-        size=table.nbytes,
-        limits=limits,
+        table, kind, chosen, separator=label_separator, size=table.nbytes, limits=limits
     )
-    if label_set is None and "target_ind" in found:
-        known = known_columns(table.column_names, kind)
-        label_set = _class_names(frame, labels or known.get("labels", "labels"))
+    if label_set is None and "target_ind" in found and chosen.labels:
+        label_set = _class_names(frame, chosen.labels[0])
     rows = gather(
         found,
         kind,
@@ -87,7 +89,9 @@ def from_frame(
         limits=limits,
     )
     source = {"path": kind, "format": "frame", "split": split, "skipped": problems.count - before}
-    return rows.to_corpus(label_set, source)
+    corpus = rows.to_corpus(label_set, source)
+    problems.notes += notes_on(corpus, kind, layout, lambda: sample_of(table), labelled)
+    return corpus
 
 
 def _table(frame: Any) -> tuple[pa.Table, str]:

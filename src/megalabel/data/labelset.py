@@ -43,6 +43,8 @@ class LabelSet:
     ) -> None:
         self.ids = strings(ids)
         self.names = self.ids if names is None else strings(names)
+        if self.names.equals(self.ids):
+            self.names = self.ids
         self.texts = None if texts is None else strings(texts)
         for kind, column in (("names", self.names), ("texts", self.texts)):
             if column is not None and len(column) != len(self.ids):
@@ -74,6 +76,11 @@ class LabelSet:
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self.names[:3].to_pylist()))
         return f"LabelSet({len(self)} labels: {shown}{', …' if len(self) > 3 else ''})"
+
+    @property
+    def identified(self) -> bool:
+        """True if labels have identifiers besides their names."""
+        return self.names is not self.ids
 
     def name(self, number: int) -> str:
         """The name of one label."""

@@ -97,6 +97,19 @@ def check_width(classifier: Component, X: Matrix, width: int) -> None:
         )
 
 
+def filled_rows(matrix: Matrix) -> np.ndarray:
+    """Which rows hold anything but zeros.
+
+    Examples
+    --------
+    >>> filled_rows(np.array([[0.0, 2.0], [0.0, 0.0]]))
+    array([ True, False])
+    """
+    if isinstance(matrix, np.ndarray):
+        return np.asarray(matrix.any(axis=1))
+    return np.asarray(np.diff(matrix.indptr) > 0)
+
+
 def products(X: np.ndarray, weights: np.ndarray, whole: int | None = None) -> np.ndarray:
     """X @ weights.T in float32, each row the same whatever rows are beside it.
 

@@ -29,6 +29,7 @@ class Problems:
         self.skip, self.keep = skip, keep
         self.count = 0
         self.kept: list[DataError] = []
+        self.notes: list[DataError] = []  # of what was read, but likely not as it was meant
 
     def add(
         self, message: str, *, file: str | Path, line: int | None = None, column: int | None = None

@@ -9,20 +9,40 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
-from megalabel import _native
-from megalabel.data.corpus import Corpus
+from megalabel import _native, html
+from megalabel.data.corpus import Corpus, first_rows
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical
+from megalabel.data.tabular import lists, to_pandas
 from megalabel.errors import ShapeError
 
 _AT_ONCE = 8192  # rows made at a time
 
 
 class Tag(NamedTuple):
-    """One label of one text, for people."""
+    """One label of one text, for people; with its identifier, where labels have one that is not
+    their name.
+
+    Examples
+    --------
+    >>> Tag("dog", 0.9), Tag("dog", 0.9, "Q144")
+    (Tag(label='dog', probability=0.9), Tag(label='dog', probability=0.9, id='Q144'))
+    """
 
     label: str
     probability: float
+    id: str | None = None
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"Tag({fields})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Label and probability by name, for JSON; the identifier where there is one."""
+        fields = self._asdict()
+        if self.id is None:
+            del fields["id"]
+        return fields
 
 
 class Ranking:
@@ -97,6 +117,13 @@ class Ranking:
         """The first k columns."""
         return self if k >= self.k else Ranking(self.ids[:, :k], self.scores[:, :k], self.labels)
 
+    def emptied(self, rows: np.ndarray) -> Ranking:
+        """The same without any label in the rows where a mask is true."""
+        if not rows.any():
+            return self
+        ids = np.where(rows[:, None], len(self.labels), self.ids)
+        return Ranking(ids, np.where(rows[:, None], -np.inf, self.scores), self.labels)
+
     def without(self, excluded: csr_matrix | None) -> Ranking:
         """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
         if excluded is None or excluded.nnz == 0:
@@ -125,20 +152,37 @@ class Ranking:
         return matrix
 
     def to_arrow(self) -> pa.Table:
-        """A table with a list of label names and a list of scores for each text."""
+        """A table with a list of label names and a list of scores for each text; and one of
+        identifiers, `label_ids`, where labels have some that are not their names."""
         present = self.present
-        offsets = pa.array(np.concatenate([[0], np.cumsum(present.sum(axis=1))]), pa.int64())
-        names = self.labels.names.take(pa.array(self.ids[present]))
-        scores = pa.array(self.scores[present])
-        return pa.table(
-            {
-                "labels": pa.LargeListArray.from_arrays(offsets, names),
-                "scores": pa.LargeListArray.from_arrays(offsets, scores),
-            }
-        )
+        lengths, numbers = present.sum(axis=1), pa.array(self.ids[present])
+        columns = {"labels": self.labels.names.take(numbers)}
+        if self.labels.identified:
+            columns["label_ids"] = self.labels.ids.take(numbers)
+        columns["scores"] = pa.array(self.scores[present])
+        return pa.table({name: lists(lengths, values) for name, values in columns.items()})
+
+    def to_pandas(self) -> Any:
+        """The table of `to_arrow` as a pandas data frame; `explode(["labels", "scores"])` of it has
+        a row for each label."""
+        return to_pandas(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        shown = self[: first_rows(len(self))]
+        # scores between 0 and 1 are probabilities, if they are not calibrated poor ones
+        found = self.scores[self.present]
+        percent = bool(len(found)) and bool(found.min() >= 0) and bool(found.max() <= 1)
+        rows = [
+            [number, ", ".join(f"{tag.label} {_score(tag.probability, percent)}" for tag in tags)]
+            for number, tags in enumerate(shown.tags())
+        ]
+        caption = f"{len(self):,} texts, the best {self.k} of {len(self.labels):,} labels"
+        scores = "probabilities" if percent else "scores"
+        return html.sheet(caption, ["text", f"labels and their {scores}"], rows)
 
     def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
-        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`.
+        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`, and its
+        `id` where labels have identifiers.
 
         Of a corpus, whose texts these are, the rows have `text` too (None of vectors), and `uid`
         where there is one.
@@ -159,20 +203,29 @@ class Ranking:
                     if corpus.ids is not None and (uid := corpus.ids[i].as_py()):
                         row["uid"] = uid
                     row["text"] = None if corpus.texts is None else corpus.texts[i].as_py()
-                yield row | {"labels": [tag._asdict() for tag in tags]}
+                yield row | {"labels": [tag.to_dict() for tag in tags]}
 
     def tags(self) -> list[list[Tag]]:
         """Label names and scores as plain Python lists, one a text."""
         names, known = self.labels.names, len(self.labels)
+        ids = self.labels.ids if self.labels.identified else None
         return [
             # the shortest decimal of the float32, not the long one of its float64
             [
-                Tag(names[number].as_py(), float(str(score)))
+                Tag(
+                    names[number].as_py(),
+                    float(str(score)),
+                    None if ids is None else ids[number].as_py(),
+                )
                 for number, score in zip(row, scores, strict=True)
                 if number < known
             ]
             for row, scores in zip(self.ids.tolist(), self.scores, strict=True)
         ]
+
+
+def _score(score: float, percent: bool) -> str:
+    return f"{score:.0%}" if percent else f"{score:.2f}"
 
 
 def unnamed_scores(ranking: Ranking) -> np.ndarray:

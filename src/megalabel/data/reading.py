@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,23 @@ import numpy as np
 
 from megalabel.data.corpus import Corpus
 from megalabel.data.folders import Part, find_exclusions, find_labels, find_parts, locate
-from megalabel.data.formats import annif, fasttext, jsonl, tables
+from megalabel.data.formats import (
+    annif,
+    documents,
+    excel,
+    fasttext,
+    json_fields,
+    jsonl,
+    separated,
+    tables,
+)
+from megalabel.data.formats.guessing import Sample
 from megalabel.data.formats.rows import Rows
 from megalabel.data.frames import from_frame
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import Layout, layout_of
 from megalabel.data.limits import Limits
+from megalabel.data.notes import notes_on
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError, ParameterError
 from megalabel.machine import give_back_memory
@@ -24,14 +37,24 @@ from megalabel.machine import give_back_memory
 log = logging.getLogger(__name__)
 
 # Formats with texts: each gives checked rows, some at a time.
-_Reader = Callable[[Path, LabelSet | None, Problems, int | None, Limits], Iterator[Rows]]
+_Reader = Callable[[Path, LabelSet | None, Problems, int | None, Limits, Layout], Iterator[Rows]]
 _ROWS: dict[str, _Reader] = {
     "jsonl": jsonl.read_rows,
     "fasttext": fasttext.read_rows,
     "annif": annif.read_rows,
-    "csv": tables.read_csv,
+    "annif-folder": documents.read_rows,
+    "csv": separated.read_csv,
+    "excel": excel.read_rows,
     "parquet": tables.read_parquet,
     "arrow": tables.read_arrow,
+}
+# Formats of columns: each gives some values of each, to say which ones may be meant.
+_SAMPLES: dict[str, Callable[[Path, Layout, Limits], Sample]] = {
+    "jsonl": lambda path, layout, _: json_fields.sample_jsonl(path, layout),
+    "csv": lambda path, layout, _: separated.sample_csv(path, layout),
+    "excel": excel.sample_excel,
+    "parquet": lambda path, _, __: tables.sample_parquet(path),
+    "arrow": lambda path, _, limits: tables.sample_arrow(path, limits),
 }
 
 
@@ -39,10 +62,16 @@ def read(
     path: Any,
     split: str | None = None,
     *,
+    text_column: str | Sequence[str] | Mapping[str, int] | None = None,
+    label_column: str | Sequence[str] | None = None,
+    label_separator: str | None = None,
+    id_column: str | None = None,
+    encoding: str | None = None,
     format: str | None = None,
     skip_bad: bool = False,
     problems: Problems | None = None,
     max_bytes: int | None = None,
+    labelled: bool = False,
 ) -> Corpus:
     """Read a corpus; its format is known by its name, its first bytes and its first line.
 
@@ -53,9 +82,23 @@ def read(
         label file (`lbl.jsonl`, or an Annif vocabulary) beside a corpus gives its labels.
     split : str, optional
         Which part of the folder: "train", "test" or "validation". Not needed where there is one.
+    text_column : str, list of str, or dict of whole numbers, optional
+        The columns of text, of a table, a frame or JSON lines; title, content and text where not
+        given. Several are joined by a space. `{"title": 3, "abstract": 1}`, or `"title:3"`, lets
+        the words of a title count three times: its text is repeated.
+    label_column : str or list of str, optional
+        The columns of labels, or patterns of their names (`"topic_*"`); labels or target_ind where
+        not given. Of several columns, one of 0 and 1 is the label of its name; `"*"` means all of
+        those.
+    label_separator : str, optional
+        What separates labels in a string, in place of `;` and `|`.
+    id_column : str, optional
+        The column of identifiers; uid or id where not given.
+    encoding : str, optional
+        Of text files: "cp1252", "utf-16", …; UTF-8 where not given.
     format : str, optional
-        jsonl, xc, svmlight, pecos, fasttext, annif, csv, parquet or arrow, where looking is not
-        enough.
+        jsonl, xc, svmlight, pecos, fasttext, annif, annif-folder, csv, excel, parquet or arrow,
+        where looking is not enough.
     skip_bad : bool
         Leave out bad lines, which are counted in `corpus.source["skipped"]`, instead of raising.
     problems : Problems, optional
@@ -64,6 +107,9 @@ def read(
     max_bytes : int, optional
         Memory that a file may ask for although it is small: one that numbers more labels than its
         size makes likely, or unpacks to much more than it holds, is refused otherwise.
+    labelled : bool
+        True: a corpus without any label is an error, which says where labels may be. Otherwise
+        that is logged, or noted in `problems`.
 
     Examples
     --------
@@ -77,9 +123,23 @@ def read(
     ours = problems is None
     problems = Problems(skip=skip_bad) if problems is None else problems
     if not isinstance(path, str | os.PathLike):
-        return from_frame(path, split=split, problems=problems, max_bytes=max_bytes)
+        corpus = from_frame(
+            path,
+            text=text_column,
+            labels=label_column,
+            ids=id_column,
+            label_separator=label_separator,
+            split=split,
+            problems=problems,
+            max_bytes=max_bytes,
+            labelled=labelled,
+        )
+        if ours:
+            say_skipped(corpus.source["path"], problems)
+        return corpus
     before = problems.count
-    part = locate(Path(path), split, format)
+    layout = layout_of(text_column, label_column, label_separator, encoding, id_column)
+    part = locate(Path(path), split, format, layout)
     limits = Limits(max_bytes)
     labels = find_labels(part, limits)
     if part.format in _ROWS:
@@ -108,6 +168,12 @@ def read(
             )
         known = None if skipped else len(corpus)
         corpus.excluded = exclusions.matrix(origin, len(corpus.labels), known)
+    if part.format in _SAMPLES:
+        file = part.files[0]
+        sample = partial(_SAMPLES[part.format], file, part.layout, limits)
+        problems.notes += notes_on(corpus, file, part.layout, sample, labelled)
+    elif labelled and not corpus.targets.nnz:
+        raise DataError("there are no labels in it", file=part.files[0])
     if ours:
         say_skipped(part.shown, problems)
     give_back_memory()  # files were read in pieces, which a fit has no use for
@@ -165,6 +231,11 @@ def stream(
     split: str | None = None,
     batch_rows: int = 65536,
     *,
+    text_column: str | Sequence[str] | Mapping[str, int] | None = None,
+    label_column: str | Sequence[str] | None = None,
+    label_separator: str | None = None,
+    id_column: str | None = None,
+    encoding: str | None = None,
     format: str | None = None,
     skip_bad: bool = False,
     label_file: bool = True,
@@ -185,7 +256,8 @@ def stream(
     """
     if batch_rows < 1:
         raise ParameterError(f"batch_rows must be at least 1, not {batch_rows}")
-    part = locate(Path(path), split, format)
+    layout = layout_of(text_column, label_column, label_separator, encoding, id_column)
+    part = locate(Path(path), split, format, layout)
     if part.format not in _ROWS:
         raise DataError(
             f"{part.format} cannot be streamed, only formats with texts: {', '.join(_ROWS)}",
@@ -208,6 +280,8 @@ def say_skipped(name: str, problems: Problems) -> None:
     if problems.count:
         first = problems.kept[0]
         log.warning("%s: skipped %d bad rows; the first: %s", name, problems.count, first)
+    for note in problems.notes:
+        log.warning("%s", note)
 
 
 def _rows(
@@ -221,7 +295,8 @@ def _rows(
     done = 0
     for path in part.files:
         last = -1
-        for rows in _ROWS[part.format](path, labels, problems, batch_rows, limits):
+        reader = _ROWS[part.format]
+        for rows in reader(path, labels, problems, batch_rows, limits, part.layout):
             if len(rows):
                 last = int(rows.origin[-1])
                 rows.origin = rows.origin + done

@@ -22,6 +22,9 @@ class Bin(NamedTuple):
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
 
+_NAMES = {"tail_share": "used labels with at most five texts", "labels_used": "used labels"}
+
+
 @dataclass(frozen=True)
 class Statistics:
     """The figures of a corpus. Those of texts per label are over labels that have any."""
@@ -47,6 +50,18 @@ class Statistics:
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain numbers, for JSON; the histogram as {"1": …, "2-3": …, …}."""
         return asdict(self) | {"histogram": {str(bin): bin.labels for bin in self.histogram}}
+
+    def in_words(self) -> dict[str, str]:
+        """The figures by names for people, the share in percent; without the histogram."""
+        shown = {}
+        for name, value in asdict(self).items():
+            if name == "histogram" or (name == "features" and not value):
+                continue
+            number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            if name == "tail_share":
+                number = f"{value:.1%}"
+            shown[_NAMES.get(name, name.replace("_", " "))] = number
+        return shown
 
 
 def statistics(corpus: Corpus) -> Statistics:

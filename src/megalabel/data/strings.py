@@ -74,18 +74,24 @@ def encoded(values: list[str] | tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
     return offsets, data
 
 
-def split_labels(texts: pa.Array, numbers: bool = False) -> pa.LargeListArray:
+def split_labels(
+    texts: pa.Array, numbers: bool = False, separator: str | None = None
+) -> pa.LargeListArray:
     """Strings of labels as lists: `;` and `|` separate them, blanks around them do not count.
 
     This is what a string means wherever labels are given: in a cell, in JSON, in Python. What
-    stands in a list is never split. Numbers may also be separated by commas or blanks.
+    stands in a list is never split. Numbers may also be separated by commas or blanks. A separator
+    that is given takes the place of these.
 
     Examples
     --------
     >>> split_labels(strings(["dress; red", "hats, caps|blue", ""])).to_pylist()
     [['dress', 'red'], ['hats, caps', 'blue'], []]
+    >>> split_labels(strings(["hats, caps|blue"]), separator=", ").to_pylist()
+    [['hats', 'caps|blue']]
     """
-    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern="[;|, ]" if numbers else "[;|]")
+    pattern = separator_pattern(separator, numbers)
+    lists = pc.split_pattern_regex(pc.fill_null(texts, ""), pattern=pattern)
     names = pc.utf8_trim_whitespace(lists.flatten())
     kept = np.asarray(pc.not_equal(names, ""))
     counts = np.bincount(row_of(list_lengths(lists))[kept], minlength=len(texts))
@@ -95,9 +101,30 @@ def split_labels(texts: pa.Array, numbers: bool = False) -> pa.LargeListArray:
     )
 
 
-def split_labels_of_one(text: str) -> list[str]:
+def split_labels_of_one(text: str, separator: str | None = None) -> list[str]:
     """The same for a single string, without the cost of an array."""
-    return [name for part in re.split("[;|]", text) if (name := part.strip())]
+    parts = re.split(separator_pattern(separator), text)
+    return [name for part in parts if (name := part.strip())]
+
+
+def separator_pattern(separator: str | None, numbers: bool = False) -> str:
+    """What separates labels in a string, as a regular expression."""
+    if separator is None:
+        return "[;|, ]" if numbers else "[;|]"
+    return re.escape(separator)
+
+
+def beginnings(texts: pa.LargeStringArray, length: int = 80) -> pa.LargeStringArray:
+    """The beginning of each text: at most so many characters.
+
+    Examples
+    --------
+    >>> beginnings(strings(["red dress", "an evening dress"]), 12).to_pylist()
+    ['red dress', 'an evening …']
+    """
+    more, nothing = (pa.scalar(text, pa.large_string()) for text in ("…", ""))
+    cut = pc.binary_join_element_wise(pc.utf8_slice_codeunits(texts, 0, length - 1), more, nothing)
+    return strings(pc.if_else(pc.greater(pc.utf8_length(texts), length), cut, texts))
 
 
 def list_lengths(lists: pa.Array) -> np.ndarray:

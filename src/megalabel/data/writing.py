@@ -28,6 +28,7 @@ _ENDINGS = {
     ".json": "jsonl",
     ".txt": "xc",
     ".npz": "npz",
+    ".csv": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
@@ -50,9 +51,9 @@ def write(corpus: Corpus, path: str | os.PathLike[str], format: str | None = Non
     path : path
         The file. PECOS's layout (npz) is several files in a folder: `folder/train.npz` says folder
         and split; of a folder alone the split is the one the corpus was read from, or train.
-    format : "jsonl", "xc", "npz", "parquet" or "arrow", optional
-        Known by the file's ending where not given: .jsonl (also with .gz or .zst), .txt (XC's
-        text format, which needs features), .npz, .parquet, .arrow.
+    format : "jsonl", "csv", "xc", "npz", "parquet" or "arrow", optional
+        Known by the file's ending where not given: .jsonl (also with .gz or .zst), .csv, .txt
+        (XC's text format, which needs features), .npz, .parquet, .arrow.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def _target(corpus: Corpus, path: Path, format: str | None) -> tuple[Path, str]:
         raise ParameterError(f"cannot tell the format of {path.name}; give one of {known}")
     if is_label_file(path):
         raise ParameterError(f"{path.name} is the name of a label file; name the corpus otherwise")
-    if format in ("jsonl", "parquet", "arrow"):
+    if format in ("jsonl", "csv", "parquet", "arrow"):
         if corpus.texts is None:
             raise DataError(f"{format} needs texts; this corpus has features alone: write XC text")
         if corpus.features is not None:
@@ -158,6 +159,9 @@ def _write_file(corpus: Corpus, path: Path, format: str) -> None:
         from megalabel.data.formats import sparse_text
 
         sparse_text.write_xc(corpus, path)
+    elif format == "csv":
+        with _output(path) as sink:
+            tables.write_csv(corpus, sink)
     elif format == "parquet":
         tables.write_parquet(corpus, path)
     elif format == "arrow":

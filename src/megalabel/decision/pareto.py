@@ -44,6 +44,7 @@ class ParetoCurve:
         known = self.points and self.points[0].precision is not None
         names = [f"expected P@{self.k}", f"expected {self.metric}"]
         names += [f"P@{self.k}", self.metric] if known else []
+        names = [f"{name} %" for name in names]
         widths = [max(8, len(name) + 2) for name in names]
         lines = ["weight" + "".join(f"{n:>{w}}" for n, w in zip(names, widths, strict=True))]
         for point in self.points:
@@ -84,9 +85,9 @@ def pareto(
     >>> labels = LabelSet(["common", "rare"])
     >>> ranking = Ranking([[0, 1], [0, 1]], [[0.6, 0.5], [0.6, 0.1]], labels)
     >>> print(pareto(ranking, k=1, weights=(0, 1)))
-    weight  expected P@1  expected macro-f1
-    0              60.00              37.50
-    1              55.00              58.52
+    weight  expected P@1 %  expected macro-f1 %
+    0                60.00                37.50
+    1                55.00                58.52
     """
     named = metric_of(metric)
     if truth is not None:

@@ -80,6 +80,10 @@ class BagEmbedding(Featurizer):
             made = residual(made, self.block_)
         return made if self.projection_ is None else products(made, self.projection_)
 
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which of the inputs hold a known word."""
+        return self.words_.known(inputs, self.words_.transform(inputs))
+
     @property
     def n_features(self) -> int:
         """The width of the vectors."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -124,6 +125,11 @@ class Concat(_Several):
         self.check_fitted()
         return self._joined([part.transform(inputs) for part in self.parts_])
 
+    def known(self, inputs: Any, vectors: Matrix) -> np.ndarray:
+        """Which of the inputs any part knows something of."""
+        blocks = [vectors[:, low:high] for low, high in self._bounds()]
+        return known_to_any(self.parts_, inputs, blocks)
+
     def fit_transform(self, inputs: Any, y: Any = None) -> Matrix:
         """`fit` and `transform` in one."""
         parts = self._fresh_parts()
@@ -134,13 +140,16 @@ class Concat(_Several):
     def held_out(self, vectors: Matrix, some: np.ndarray, left_out: np.ndarray | None) -> Matrix:
         """Some rows of the vectors of all texts, as if fitted without the texts `left_out`; None:
         each as if without itself."""
-        ends = np.cumsum([0, *(part.n_features for part in self.parts_)])
         return self._joined(
             [
                 part.held_out(vectors[:, low:high], some, left_out)
-                for part, low, high in zip(self.parts_, ends, ends[1:], strict=False)
+                for part, (low, high) in zip(self.parts_, self._bounds(), strict=True)
             ]
         )
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        """Where the columns of each part begin and end."""
+        return pairwise(accumulate((part.n_features for part in self.parts_), initial=0))
 
     def _fresh_parts(self) -> list[Featurizer]:
         self.check_parameters()
@@ -194,3 +203,13 @@ class Each(_Several):
         """The rows of each part."""
         self.check_fitted()
         return [part.transform(inputs) for part in self.parts_]
+
+    def known(self, inputs: Any, vectors: list[Any]) -> np.ndarray:
+        """Which of the inputs any part knows something of."""
+        return known_to_any(self.parts_, inputs, vectors)
+
+
+def known_to_any(parts: Sequence[Featurizer], inputs: Any, rows: Sequence[Any]) -> np.ndarray:
+    """Which of the inputs any of several featurizers knows something of."""
+    known = [part.known(inputs, own) for part, own in zip(parts, rows, strict=True)]
+    return np.asarray(np.any(known, axis=0))

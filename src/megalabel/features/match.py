@@ -165,6 +165,11 @@ class NameWords(Featurizer):
         worded = pc.match_substring_regex(labels.names, r"\p{L}")
         return 2 * (pc.sum(worded).as_py() or 0) > len(labels)
 
+    def known(self, inputs: Any, vectors: WordRows) -> np.ndarray:
+        """Which texts hold a known word, or one that begins as known ones do."""
+        ends = np.append(0, np.cumsum(vectors.ids != -1))
+        return np.asarray(np.diff(ends[vectors.indptr]) > 0)
+
     # --- learning
 
     def fit(self, inputs: Any, y: Any = None) -> Self:

@@ -104,6 +104,10 @@ class OnnxEmbedding(Featurizer):
             vectors[some] = self._session.run(None, inputs)[0]
         return vectors
 
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which texts hold a known token."""
+        return known_texts(self._tokenizer, inputs)
+
     @property
     def n_features(self) -> int:
         """The width of the vectors."""
@@ -145,6 +149,10 @@ class OnnxTokens(Featurizer):
         for places, row in zip(numbers, rows, strict=True):
             places[: len(row)] = row
         return numbers
+
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which texts hold a known token."""
+        return known_texts(self._tokenizer, inputs)
 
     @property
     def n_features(self) -> int:
@@ -188,6 +196,18 @@ def _token_rows(tokenizer: Any, inputs: Any) -> list[list[int]]:
         texts = from_arrays(*arrays).to_pylist()
         rows += [made.ids for made in tokenizer.encode_batch_fast(texts)]
     return rows
+
+
+def known_texts(tokenizer: Any, inputs: Any) -> np.ndarray:
+    """Which texts hold a token besides those that begin and end a text and the unknown one, by a
+    tokenizer of `tokenizers`. One that reads pieces of words knows some of nearly any text."""
+    unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "[UNK]")
+    known: list[bool] = []
+    for arrays in text_batches(inputs):
+        texts = from_arrays(*arrays).to_pylist()
+        made = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        known += [any(number != unknown for number in one.ids) for one in made]
+    return np.array(known, bool)
 
 
 def optional(module: str) -> Any:

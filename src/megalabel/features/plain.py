@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pyarrow as pa
 
 from megalabel.base import Check, Learned
@@ -35,6 +36,10 @@ class PlainTexts(Featurizer):
         if texts is None:
             raise DataError("expected texts in memory, found a stream")
         return from_arrays(*texts)
+
+    def known(self, inputs: Any, vectors: pa.Array) -> np.ndarray:
+        """Nothing is known of any text: that is for the featurizers beside this one to say."""
+        return np.zeros(len(vectors), bool)
 
     @property
     def n_features(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from megalabel.errors import ParameterError
 from megalabel.metrics.bootstrap import p_values, percentiles
-from megalabel.metrics.shown import Values, json_value, shown_value
+from megalabel.metrics.shown import Values, json_value, shown_name, shown_value
 
 if TYPE_CHECKING:
     from megalabel.metrics.result import Evaluation
@@ -27,8 +27,8 @@ class Comparison(Values):
     >>> from megalabel.metrics import Evaluation
     >>> first, second = Evaluation({"P@1": 0.8}, rows=10), Evaluation({"P@1": 0.75}, rows=10)
     >>> print(first.compare(second))
-    %    first  second  difference
-    P@1  80.00   75.00       +5.00
+    in %                                  first  second  difference
+    Is the first suggestion right? (P@1)  80.00   75.00       +5.00
     """
 
     def __init__(
@@ -80,13 +80,20 @@ class Comparison(Values):
 
     def _cells(self, names: Sequence[str]) -> list[list[str]]:
         tested = any(name in self.p_values for name in names)
-        header = ["%", "first", "second", "difference"]
+        header = ["in %", "first", "second", "difference"]
         cells = [[*header, f"{self.confidence:.0%} interval", "p"] if tested else header]
         for name in names:
-            row = [name, *(f"{shown_value(name, e[name]):.2f}" for e in (self.first, self.second))]
+            row = [shown_name(name)]
+            row += [f"{shown_value(name, e[name]):.2f}" for e in (self.first, self.second)]
             row.append(f"{shown_value(name, self[name]):+.2f}")
             if tested and name in self.p_values:
                 low, high = (shown_value(name, end) for end in self.intervals[name])
                 row += [f"{low:+.2f} to {high:+.2f}", f"{self.p_values[name]:.3f}"]
             cells.append(row + [""] * (len(cells[0]) - len(row)))
         return cells
+
+    def _plain_cells(self, asked: Mapping[str, str]) -> list[list[str]]:
+        header, *rows = self._cells(list(asked))
+        return [header] + [
+            [question, *row[1:]] for question, row in zip(asked.values(), rows, strict=True)
+        ]

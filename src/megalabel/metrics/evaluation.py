@@ -75,12 +75,12 @@ def evaluate(
     >>> truth = csr_matrix([[1, 1, 0], [0, 0, 1]])
     >>> evaluation = evaluate(ranking, truth, k=(1, 3))
     >>> print(evaluation)
-    % of 2 rows     @1      @3
-    P            50.00   50.00
-    R            25.00  100.00
-    nDCG         50.00   70.99
-    macro-F1     22.22   66.67
-    coverage     33.33  100.00
+    measured on 2 texts                              in %   that is
+    Is the first suggestion right? (P@1)             50.0    1 of 2
+    Of 3 suggestions, how many are right? (P@3)      50.0  1.5 of 3
+    Of the right labels, how many are found? (R@3)  100.0
+    How good is the order of the 3? (nDCG@3)         71.0
+    How many labels are ever found? (coverage@3)    100.0    3 of 3
     >>> evaluation["MRR@3"]
     0.6666666666666666
     """

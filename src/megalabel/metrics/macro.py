@@ -99,3 +99,23 @@ def equal_volumes(train_counts: np.ndarray, bins: int) -> np.ndarray:
     found[order] = np.minimum(bins * before // max(int(train_counts.sum()), 1), bins - 1)
     found[train_counts == 0] = bins - 1
     return found
+
+
+def ends_of(
+    train_counts: np.ndarray, number: np.ndarray, bins: int
+) -> tuple[list[int | None], list[int | None]]:
+    """The lowest and the highest count of the labels in each bin; none of an empty one.
+
+    Examples
+    --------
+    >>> ends_of(np.array([1, 6, 2]), np.array([1, 0, 1]), 3)
+    ([6, 1, None], [6, 2, None])
+    """
+    low, high = np.full(bins, np.iinfo(np.int64).max), np.full(bins, -1)
+    np.minimum.at(low, number, train_counts)
+    np.maximum.at(high, number, train_counts)
+    filled = (high >= 0).tolist()
+    return (
+        [int(end) if there else None for end, there in zip(low, filled, strict=True)],
+        [int(end) if there else None for end, there in zip(high, filled, strict=True)],
+    )

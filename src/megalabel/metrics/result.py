@@ -9,28 +9,32 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from megalabel.data.tabular import to_pandas
 from megalabel.errors import ParameterError
 from megalabel.metrics.bootstrap import bounded, check_options, normal_quantile, percentiles
 from megalabel.metrics.comparison import Comparison
 from megalabel.metrics.instance import UNBOUNDED, ratio
-from megalabel.metrics.macro import coverage_spread, equal_volumes, label_metrics
+from megalabel.metrics.macro import coverage_spread, ends_of, equal_volumes, label_metrics
+from megalabel.metrics.plain import plain_value, questions
 from megalabel.metrics.reliability import DEBIASED, By, equal_mass, equal_width, grouped_table
-from megalabel.metrics.shown import Values, headline, json_value, shown_value
+from megalabel.metrics.shown import Values, headline, json_value, shown_name, shown_value
 from megalabel.metrics.tallies import Tallies
 
 
 class Evaluation(Values):
-    """Metric values by name, as fractions: `evaluation["P@5"]`.
+    """Metric values by name, as fractions: `evaluation["P@5"]`. Tables of them are in percent.
 
     An evaluation made by `evaluate` holds more than its values, all of it serialised by `to_json`:
 
-    - `table(*metrics)`: the values for people; printing it shows the headline;
+    - printed, and in notebooks, it shows a few of the values with what they mean;
+    - `table(*metrics)`: some of the values, or all, by the names that papers use;
     - `per_label(k)`: counts and metrics of every label;
     - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
     - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass, by rank
       or by training frequency;
     - `intervals()`: confidence intervals over texts;
     - `compare(other)`: differences, with a paired test where both saw the same texts;
+    - `to_arrow()`, `to_pandas()`: the values as a table;
     - `warnings`: what to beware of.
 
     Parameters
@@ -46,11 +50,12 @@ class Evaluation(Values):
     --------
     >>> evaluation = Evaluation({"P@1": 0.82134, "P@5": 0.6}, rows=1000)
     >>> print(evaluation)
-    % of 1,000 rows     @1     @5
-    P                82.13  60.00
+    measured on 1,000 texts                      in %       that is
+    Is the first suggestion right? (P@1)         82.1  821 of 1,000
+    Of 5 suggestions, how many are right? (P@5)  60.0      3.0 of 5
     >>> print(evaluation.table("P"))
-    % of 1,000 rows     @1     @5
-    P                82.13  60.00
+    in %, 1,000 texts     @1     @5
+    P                  82.13  60.00
     >>> evaluation.to_dict(percent=True)
     {'P@1': 82.134, 'P@5': 60.0, 'rows': 1000}
     """
@@ -63,7 +68,7 @@ class Evaluation(Values):
         self._tallies = tallies
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={self[name]:.4f}" for name in self._headline())
+        shown = ", ".join(f"{name}={self[name]:.4f}" for name in questions(self) or self)
         return f"Evaluation({shown}, rows={self.rows})"
 
     # ------------------------------------------------------------ what it holds
@@ -130,10 +135,11 @@ class Evaluation(Values):
         Returns
         -------
         Arrow table
-            One row a bin, the most frequent labels first: `bin` from 1, how many `labels`, their
-            `train` positives in all, and of this test set `positives`, `predicted`, `hits`,
-            the `contribution` to P@k (these add up to it), micro-averaged `P` and `R`, and over
-            the labels of the bin `macro-F1` and `coverage`.
+            One row a bin, the most frequent labels first: `bin` from 1, the `low`est and the
+            `high`est number of training texts of its labels (null in an empty bin), how many
+            `labels`, their `train` positives in all, and of this test set `positives`,
+            `predicted`, `hits`, the `contribution` to P@k (these add up to it), micro-averaged
+            `P` and `R`, and over the labels of the bin `macro-F1` and `coverage`.
         """
         tallies, place, k = self._at(k)
         if tallies.train_counts is None:
@@ -148,6 +154,7 @@ class Evaluation(Values):
             return np.bincount(number, weights=values, minlength=bins)
 
         labels = np.bincount(number, minlength=bins)
+        low, high = ends_of(tallies.train_counts, number, bins)
         counts = {
             "labels": labels,
             "train": total(tallies.train_counts),
@@ -158,6 +165,8 @@ class Evaluation(Values):
         return pa.table(
             {
                 "bin": np.arange(1, bins + 1),
+                "low": low,
+                "high": high,
                 **{name: values.astype(np.int64) for name, values in counts.items()},
                 "contribution": counts["hits"] / (self.rows * k),
                 "P": ratio(counts["hits"], counts["predicted"]),
@@ -275,6 +284,28 @@ class Evaluation(Values):
         return Comparison(self, other, first, second, confidence)
 
     # ------------------------------------------------------------ there and back
+    def to_arrow(self) -> pa.Table:
+        """The values as a table: `metric`, its cutoff `k` (null without one), and `value`, a
+        fraction.
+
+        Examples
+        --------
+        >>> Evaluation({"P@1": 0.5}, rows=2).to_arrow().to_pylist()
+        [{'metric': 'P', 'k': 1, 'value': 0.5}]
+        """
+        parts = [name.partition("@") for name in self]
+        return pa.table(
+            {
+                "metric": pa.array([metric for metric, _, _ in parts], pa.string()),
+                "k": pa.array([int(k) if k else None for _, _, k in parts], pa.int64()),
+                "value": pa.array(list(self.values()), pa.float64()),
+            }
+        )
+
+    def to_pandas(self) -> Any:
+        """The table of `to_arrow` as a pandas data frame."""
+        return to_pandas(self.to_arrow())
+
     def to_dict(
         self, percent: bool = False, *, tables: bool = False, seed: int = 0
     ) -> dict[str, Any]:
@@ -389,6 +420,26 @@ class Evaluation(Values):
         rows: dict[str, dict[str, str]] = {}
         for name, (metric, cutoff) in parts.items():
             rows.setdefault(metric, {})[cutoff] = f"{shown_value(name, self[name]):.2f}"
-        header = f"% of {self.rows:,} rows"
+        header = f"in %, {self.rows:,} texts"
         cells = [[header, *(f"@{cutoff}" if cutoff else "" for cutoff in cutoffs)]]
-        return cells + [[metric, *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()]
+        return cells + [
+            [shown_name(metric), *(at.get(c, "") for c in cutoffs)] for metric, at in rows.items()
+        ]
+
+    def _plain_cells(self, asked: Mapping[str, str]) -> list[list[str]]:
+        cells = [[f"measured on {self.rows:,} texts", "in %", "that is"]]
+        for name, question in asked.items():
+            cells.append([question, plain_value(self[name]), self.counted(name)])
+        return cells
+
+    def counted(self, name: str) -> str:
+        """A value as a number of things where it is one ("3.0 of 5"), else nothing."""
+        metric, _, cutoff = name.partition("@")
+        if name == "P@1":
+            return f"{self[name] * self.rows:,.0f} of {self.rows:,}"
+        if metric == "P":
+            return f"{self[name] * int(cutoff):.1f} of {cutoff}"
+        if metric == "coverage" and self._tallies is not None:
+            labels = len(self._tallies.labels)
+            return f"{self[name] * labels:,.0f} of {labels:,}"
+        return "within chance" if self[name] < 0 else ""

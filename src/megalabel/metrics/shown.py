@@ -6,13 +6,15 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from megalabel import html
 from megalabel.errors import ParameterError
+from megalabel.metrics.plain import questions
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 HEADLINE = ("P", "R", "nDCG", "PSP", "PSP-raw", "macro-F1", "coverage", "ECE", "ECE-debiased")
-"""The metrics that are shown first."""
+"""The metrics that a summary for programs has."""
 
 NOT_PERCENT = ("log-loss",)
 """Metrics that are not fractions and are shown as they are."""
@@ -23,22 +25,35 @@ def shown_value(name: str, value: float) -> float:
     return value if name.partition("@")[0] in NOT_PERCENT else 100 * value
 
 
+def shown_name(name: str) -> str:
+    """A metric's name in a table in percent, which says of some that they are not.
+
+    Examples
+    --------
+    >>> shown_name("P@5"), shown_name("log-loss@5")
+    ('P@5', 'log-loss@5 (not in %)')
+    """
+    return f"{name} (not in %)" if name.partition("@")[0] in NOT_PERCENT else name
+
+
 def json_value(name: str, value: float, percent: bool) -> float:
     """A metric's value for JSON: as it is, or rounded and as people read it."""
     return round(shown_value(name, value), 3) if percent else value
 
 
-def group_name(low: int, high: int | None) -> str:
+def group_name(low: int | None, high: int | None) -> str:
     """A short name for a group of whole numbers, as it fits below a bar.
 
     Examples
     --------
-    >>> group_name(5, 5), group_name(6, 10), group_name(100, None)
-    ('5', '6–10', '100+')
+    >>> group_name(5, 5), group_name(6, 1_000), group_name(100, None), group_name(None, None)
+    ('5', '6–1,000', '100+', 'none')
     """
+    if low is None:
+        return "none"
     if high is None:
-        return f"{low}+"
-    return f"{low}" if low == high else f"{low}–{high}"
+        return f"{low:,}+"
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def headline(names: Iterable[str]) -> list[str]:
@@ -53,7 +68,7 @@ def headline(names: Iterable[str]) -> list[str]:
 
 
 class Shown:
-    """A table of cells, the header first, with notes below; in a terminal with colours too."""
+    """A table of cells, the header first, with notes below; also for terminals and notebooks."""
 
     def __init__(self, cells: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
         self.cells, self.notes = cells, notes
@@ -79,6 +94,10 @@ class Shown:
             table.add_row(*row)
         return Group(table, *(f"[yellow]{escape(note)}[/]" for note in self.notes))
 
+    def _repr_html_(self) -> str:
+        header, *rows = self.cells
+        return html.sheet(header[0], ["", *header[1:]], rows, self.notes, numbers=True)
+
 
 class Values(Mapping[str, float]):
     """Values by name that print as a table."""
@@ -101,8 +120,13 @@ class Values(Mapping[str, float]):
     def _cells(self, names: Sequence[str]) -> list[list[str]]:
         """The cells of a table of these values, the header first."""
 
+    @abstractmethod
+    def _plain_cells(self, asked: Mapping[str, str]) -> list[list[str]]:
+        """The cells of a table of the values that answer these questions, the header first."""
+
     def table(self, *metrics: str) -> Shown:
-        """A table of some metrics (`"P"`, `"macro-F1"`, …), or of all, with warnings below."""
+        """A table in percent of some metrics (`"P"`, `"macro-F1"`, …), or of all, with warnings
+        below."""
         names = self._of(metrics) if metrics else list(self)
         if not names:
             raise ParameterError(f"none of {', '.join(metrics)} was measured")
@@ -114,10 +138,18 @@ class Values(Mapping[str, float]):
         return []
 
     def __str__(self) -> str:
-        return str(Shown(self._cells(self._headline())))
+        return str(self._plain())
 
     def __rich__(self) -> Group:
-        return Shown(self._cells(self._headline())).__rich__()
+        return self._plain().__rich__()
+
+    def _repr_html_(self) -> str:
+        return self._plain()._repr_html_()
+
+    def _plain(self) -> Shown:
+        """The values that answer a question in plain words, or else all."""
+        asked = questions(self)
+        return Shown(self._plain_cells(asked) if asked else self._cells(list(self)))
 
     def _of(self, metrics: Sequence[str]) -> list[str]:
         return [name for name in self if name.partition("@")[0] in metrics]

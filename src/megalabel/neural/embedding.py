@@ -162,6 +162,10 @@ class Embedding(Featurizer):
         vectors = encoded(module, self.tokenizer_.transform(inputs), trainer)
         return vectors if self.norm is None else np.asarray(normalised_rows(vectors))
 
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which texts hold a known token."""
+        return self.tokenizer_.known(inputs, vectors)
+
     @property
     def n_features(self) -> int:
         """The width of the vectors."""

@@ -22,6 +22,7 @@ from megalabel.data.matrix import picked_rows
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
+from megalabel.features.onnx import known_texts
 from megalabel.neural.hub import from_hub
 from megalabel.outputs import filling_folder
 from megalabel.parts import Featurizer
@@ -280,6 +281,10 @@ class Tokenizer(Featurizer):
         }
         about = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
         (where / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+
+    def known(self, inputs: Any, vectors: Any) -> np.ndarray:
+        """Which texts hold a known token."""
+        return known_texts(self._tokenizer, inputs)
 
     @property
     def n_features(self) -> int:

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from megalabel.base import clone, instance, part
 from megalabel.data.matrix import normalised_rows
+from megalabel.features.concat import known_to_any
 from megalabel.neural.tokens import Tokenizer, Tokens
 from megalabel.parts import Featurizer
 
@@ -84,6 +85,10 @@ class TextViews(Featurizer):
         """Both views of the texts."""
         self.check_fitted()
         return Views(csr_matrix(self.words_.transform(inputs)), self.tokens_.transform(inputs))
+
+    def known(self, inputs: Any, vectors: Views) -> np.ndarray:
+        """Which texts hold a known word or token."""
+        return known_to_any([self.words_, self.tokens_], inputs, [vectors.words, vectors.tokens])
 
     @property
     def n_features(self) -> int:

@@ -276,7 +276,7 @@ class Boosted(Combiner):
     def fit(self, said: np.ndarray, hits: np.ndarray, texts: np.ndarray) -> Self:
         """Grow the trees; see `Combiner.fit`."""
         self.check_parameters()
-        trees = BoostedTrees(min_hessian=1.0, l2=1.0) if self.trees is None else clone(self.trees)
+        trees = BoostedTrees() if self.trees is None else clone(self.trees)
         last = np.unique(texts, return_inverse=True)[1] % 5 == 4
         self.trees_ = trees.fit(said, hits, validation=last if last.any() else None)
         return self

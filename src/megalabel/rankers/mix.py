@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from megalabel import _native
 from megalabel.base import (
@@ -172,6 +173,34 @@ class Mix(Classifier):
             own = calibrator.apply(ranking).top(k)
             found.append(renumbered(own, self.numbers_[number], self.labels_))
         return found
+
+    def without_each(self, X: list[Any], label: int) -> tuple[float | None, list[float]]:
+        """The margin of a label of a single text, and what it would be if each member in turn did
+        not list it; at last, where names are looked for, if no word of its name were in the text.
+
+        The margin is None where no member lists the label. A label that would not be listed has the
+        lowest margin of those that are.
+        """
+        rankings = self.rankings(X, self.shortlist)
+
+        def margin(rankings: Sequence[Ranking], texts: Any) -> tuple[bool, float]:
+            found = Candidates.of(rankings, self.label_counts_, self.shortlist, self.names_, texts)
+            margins, ids = self.combiner_.margins(found.said), found.ids[0]
+            listed = ids == label
+            some = margins[listed if listed.any() else ids < len(self.labels_)]
+            return bool(listed.any()), float(some.min()) if len(some) else 0.0
+
+        listed, whole = margin(rankings, X[-1])
+        if not listed:
+            return None, []
+        cell = csr_matrix(([1.0], ([0], [label])), shape=(1, len(self.labels_)))
+        without = []
+        for number, ranking in enumerate(rankings):
+            others = [*rankings[:number], ranking.without(cell), *rankings[number + 1 :]]
+            without.append(margin(others, X[-1])[1])
+        if self.names_ is not None:
+            without.append(margin(rankings, [""])[1])
+        return whole, without
 
     def onnx_twin(self, int8: bool) -> Classifier:
         """The same over members that need no torch."""

@@ -12,14 +12,14 @@ from megalabel import systems
 from megalabel.base import Component
 from megalabel.data import Corpus, statistics
 from megalabel.errors import ParameterError
+from megalabel.html import cut
+from megalabel.metrics.shown import group_name
 from megalabel.report.charts import bar_chart
-from megalabel.report.page import cut, fact_table, folded
+from megalabel.report.page import fact_table, folded
 from megalabel.tagger import Tagger
 from megalabel.units import size
 
 PARTS = ("features", "classifier", "calibration", "decision")
-
-NAMES = {"tail_share": "share of used labels with at most five texts", "labels_used": "used labels"}
 
 
 def model_card(tagger: Tagger, folder_bytes: int | None = None) -> str:
@@ -68,18 +68,14 @@ def corpus_card(corpus: Corpus) -> str:
     Whatever its `source` says is shown, such as a licence.
     """
     figures = statistics(corpus)
-    facts = _flat(corpus.source)
-    for name, value in figures.to_dict().items():
-        if name != "histogram" and (name != "features" or value):
-            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-            facts[NAMES.get(name, name.replace("_", " "))] = shown
-    groups = [str(bin.low) for bin in figures.histogram]
+    facts = _flat(corpus.source) | figures.in_words()
+    groups = [group_name(bin.low, bin.high) for bin in figures.histogram]
     chart = bar_chart(
         "How many labels have 1, 2 to 3, 4 to 7, … test texts.",
         "labels",
         {"labels": [bin.labels for bin in figures.histogram]},
         groups,
-        "with so many test texts, up to the next",
+        "test texts of the label",
     )
     return fact_table(facts) + (f"<figure>{chart}</figure>" if groups else "")
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 348, 26, 206
 COLOURS = 4
+CHARACTER = 6.2  # how wide one is
 
 
 class Axis(NamedTuple):
@@ -78,9 +79,12 @@ def bar_chart(
                 f"<title>{escape(f'{series}, {groups[group]}: {value:.4g}')}</title></rect>"
             )
     every = ceil(len(groups) / 8)
-    for group, text in enumerate(groups):
-        if group % every == 0:
-            marks.append(_text(LEFT + slot * (group + 0.5), BOTTOM + 16, text, "middle"))
+    named = [(group, text) for group, text in enumerate(groups) if group % every == 0]
+    # names that do not fit beside each other take turns on two lines
+    lines = 2 if any(len(text) * CHARACTER > slot * every for _, text in named) else 1
+    for place, (group, text) in enumerate(named):
+        down = BOTTOM + 15 + 11 * (place % lines)
+        marks.append(_text(LEFT + slot * (group + 0.5), down, text, "middle"))
     legend = list(bars) if len(bars) > 1 else []
     return _svg(description, marks, y.name, x_name, legend)
 
@@ -144,7 +148,7 @@ def _svg(
     parts = [*marks, f'<line class="axis" x1="{LEFT}" y1="{BOTTOM}" x2="{RIGHT}" y2="{BOTTOM}"/>']
     parts.append(_text(4, 14, y_name))
     if x_name:
-        parts.append(_text(RIGHT, BOTTOM + 34, x_name, "end"))
+        parts.append(_text(RIGHT, BOTTOM + 40, x_name, "end"))
     right = float(RIGHT)
     for number, name in reversed(list(enumerate(legend))):
         right -= 7 * len(name) + 4

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from megalabel import html
 from megalabel.data import Corpus, Ranking, Tag
 from megalabel.data.truth import hits
+from megalabel.html import cut
+from megalabel.metrics.plain import plain_value
 
-LONGEST = 600  # characters of a text that are shown
 RIGHT = ' class="right"'
 
 STYLE = """
@@ -26,6 +28,7 @@ body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; color: var(-
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .2rem; }
 h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; } h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
 p { color: var(--soft); margin: .4rem 0; } a { color: var(--one); }
+.lead { color: var(--ink); font-size: 1.08rem; max-width: 44rem; margin: .7rem 0; }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; }
 .scroll { overflow-x: auto; } .warning { color: var(--two); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -62,22 +65,29 @@ summary { cursor: pointer; } details { margin: .2rem 0; }
 summary:focus-visible, a:focus-visible, .scroll:focus-visible { outline: 2px solid var(--one); }
 .tree, .tree ul { list-style: none; margin: 0; padding-left: 1.1rem; } .tree { padding-left: 0; }
 .tree > li > details, .tree li { margin: .1rem 0; }
+.labels thead th { vertical-align: bottom; } .labels thead button { border: 0; padding: 0;
+  background: none; text-align: inherit; cursor: pointer; text-decoration: underline dotted; }
+.labels th[aria-sort=ascending] button::after { content: " ↑"; }
+.labels th[aria-sort=descending] button::after { content: " ↓"; }
+.labels tbody th, .words tbody th { white-space: normal; min-width: 9rem; }
+.labels td, .words td { white-space: nowrap; } .words tbody th { color: var(--ink); }
+.named :is(td, thead th):last-child { text-align: left; }
+button:disabled { opacity: .4; } .controls > * { margin-right: .5rem; }
+input { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
+  border-radius: .4rem; padding: .25rem .6rem; width: min(100%, 20rem); }
 button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
   border-radius: .4rem; padding: .2rem .7rem; }
 @media (max-width: 40rem) { .facts th { width: 8.5rem; } .tags li {
   grid-template-columns: minmax(0, 1fr) 4rem 3.2rem; } th, td { padding: .3rem; }
-  td small { font-size: .72rem; } }
+  td small { font-size: .72rem; } .scroll tbody th { white-space: normal; }
+  .scroll td { white-space: nowrap; } }
 @page { margin: 1.5cm; }
 @media print { body { background: none; padding: 0; max-width: none; font-size: 11pt; }
-  nav, button { display: none; } h2, h3, section > p { break-after: avoid; }
-  tr { break-inside: avoid; }
+  nav, .controls, section > p > button { display: none; }
+  h2, h3, section > p { break-after: avoid; } tr { break-inside: avoid; }
   .scroll { overflow: visible; } svg { max-width: 9cm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
-
-
-class Markup(str):
-    """HTML to be put in as it is: every other string is escaped."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,7 @@ def page(
     ----------
     title, summary : str
     scores : mapping
-        Metrics in percent for each of several systems.
+        What was asked, and the answers as fractions for each of several systems.
     facts : mapping
         What there is to know about the model and the corpus.
     examples : sequence of Example
@@ -135,22 +145,23 @@ def page(
     Examples
     --------
     >>> example = Example("red dress", [Tag("dress", 0.9)], [True], missed=[])
-    >>> html = page("Demo", "A demo.", {"knn": {"P@1": 80.0}}, {"texts": 3}, [example])
-    >>> html.startswith("<!doctype html>")
+    >>> made = page("Demo", "A demo.", {"P@1": {"knn": 0.8}}, {"texts": 3}, [example])
+    >>> made.startswith("<!doctype html>")
     True
     """
-    metrics = list(dict.fromkeys(name for values in scores.values() for name in values))
+    names = list(dict.fromkeys(name for values in scores.values() for name in values))
     rows = [
-        [system, *(f"{values[m]:.1f}" if m in values else "–" for m in metrics)]
-        for system, values in scores.items()
+        [asked, *(plain_value(values[name]) if name in values else "–" for name in names)]
+        for asked, values in scores.items()
     ]
-    quality = section("quality", "How good is it? (%)", table("Metrics", ["", *metrics], rows))
+    answers = f'<div class="words">{table("Quality", ["in %", *names], rows)}</div>'
+    quality = section("quality", "How good is it?", answers)
     said = section("examples", "What it says", *map(article, examples))
     about = section("about", "What it is", fact_table(facts))
-    return document(title, summary, [quality, said, about])
+    return document(title, [paragraph(summary), quality, said, about])
 
 
-def document(title: str, summary: str, sections: Sequence[str], script: str = "") -> str:
+def document(title: str, sections: Sequence[str], script: str = "") -> str:
     """A page that needs nothing from elsewhere, and runs no script but the given one."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -159,7 +170,7 @@ def document(title: str, summary: str, sections: Sequence[str], script: str = ""
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}</style></head>
-<body><header><h1>{escape(title)}</h1><p>{escape(summary)}</p></header>
+<body><header><h1>{escape(title)}</h1></header>
 <main>
 {"".join(sections)}</main>
 <script>{script}</script></body></html>
@@ -194,26 +205,16 @@ def folded(summary: str, content: str) -> str:
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table that scrolls by itself where it is too wide; the first cells head their rows."""
-    head = "".join(f'<th scope="col">{_html(name)}</th>' for name in header)
-    body = "".join(_row(row) for row in rows)
+    unbroken = [name.replace(" %", "\u00a0%") for name in header]
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f"{html.table(unbroken, rows)}</div>"
     )
 
 
 def fact_table(facts: Mapping[str, object]) -> str:
     """Names and values, one a line."""
-    return f'<table class="facts"><tbody>{"".join(map(_row, facts.items()))}</tbody></table>'
-
-
-def _row(cells: Sequence[object]) -> str:
-    first, *others = map(_html, cells)
-    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in others)}</tr>'
-
-
-def _html(value: object) -> str:
-    return value if isinstance(value, Markup) else escape(str(value))
+    return f'<div class="facts">{html.table((), facts.items())}</div>'
 
 
 def article(example: Example, probabilities: bool = True) -> str:
@@ -238,14 +239,3 @@ def _number(value: float, probabilities: bool) -> str:
         f'<rect width="100" height="8"/><rect width="{100 * value:.1f}" height="8"/></svg>'
     )
     return f'{bar}<span class="number">{value:.0%}</span>'
-
-
-def cut(text: str, longest: int = LONGEST) -> str:
-    """The beginning of a text that is too long, and how long it is.
-
-    Examples
-    --------
-    >>> cut("a long text", 6)
-    'a long… (11 characters)'
-    """
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"

@@ -8,13 +8,15 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from megalabel.data import Corpus, LabelSet, Ranking
+from megalabel.html import Markup
 from megalabel.labels import LabelTree
-from megalabel.metrics import HEADLINE, Evaluation, reliability
+from megalabel.metrics import Evaluation, reliability
+from megalabel.metrics.plain import plain_value, questions
 from megalabel.metrics.reliability import By
-from megalabel.metrics.shown import group_name, shown_value
+from megalabel.metrics.shown import group_name, shown_name, shown_value
 from megalabel.report.charts import Axis, bar_chart, curve_chart, reliability_diagram
 from megalabel.report.mistakes import Mistakes
-from megalabel.report.page import Markup, article, folded, paragraph, table
+from megalabel.report.page import article, folded, paragraph, table
 from megalabel.report.tree import tree_html
 
 BINS = 5
@@ -32,24 +34,32 @@ class Point(Protocol):
 
 
 def headline(evaluation: Evaluation, seed: int) -> str:
-    """The metrics with their intervals; those that are not shown first are folded."""
+    """What needs no paper to be understood, with intervals; all metrics are folded."""
     intervals = evaluation.intervals(seed=seed)
+    rows = []
+    for name, question in questions(evaluation).items():
+        ends = "–".join(plain_value(end) for end in intervals[name])
+        value = Markup(f"{plain_value(evaluation[name])}<small>{ends}</small>")
+        rows.append([question, value, evaluation.counted(name)])
     metrics = list(dict.fromkeys(name.partition("@")[0] for name in evaluation))
-    first = [m for m in metrics if m in HEADLINE]
-    others = [m for m in metrics if m not in HEADLINE]
-    parts = [_metrics("Headline metrics in percent", evaluation, intervals, first)]
-    parts += [paragraph(warning, "warning") for warning in evaluation.warnings]
-    parts.append(
-        paragraph(
-            "In percent. Below a value is its 95 % interval, from test sets drawn anew out of "
-            "these texts; those of macro metrics, coverage and binned calibration errors err on "
-            "the wide side. Noise alone makes ECE larger than 0: ECE-debiased is without it."
-        )
+    everything = _metrics("All metrics in percent", evaluation, intervals, metrics)
+    warnings = [paragraph(warning, "warning") for warning in evaluation.warnings]
+    return "\n".join(
+        [
+            f'<div class="words">{table("Quality", ["", "in %", "that is"], rows)}</div>',
+            paragraph(
+                "Below a value is its 95 % interval, from test sets drawn anew out of these "
+                "texts; those of macro metrics, coverage and binned calibration errors err on the "
+                "wide side."
+            ),
+            folded(
+                f"All metrics by the names that papers use ({len(metrics)}), in percent",
+                everything
+                + paragraph("Noise alone makes ECE larger than 0: ECE-debiased is without it.")
+                + "".join(warnings),
+            ),
+        ]
     )
-    if others:
-        more = _metrics("All other metrics", evaluation, intervals, others)
-        parts.append(folded(f"All other metrics ({len(others)})", more))
-    return "\n".join(parts)
 
 
 def _metrics(
@@ -61,7 +71,7 @@ def _metrics(
     cutoffs = evaluation.cutoffs
     rows = []
     for metric in metrics:
-        row: list[object] = [metric]
+        row: list[object] = [shown_name(metric)]
         for name in (f"{metric}@{k}" for k in cutoffs):
             row.append(_value(name, evaluation[name], intervals) if name in evaluation else "")
         if metric in evaluation:  # it has no cutoff
@@ -79,19 +89,26 @@ def _value(name: str, value: float, intervals: dict[str, tuple[float, float]]) -
 
 
 Bins: TypeAlias = Mapping[int, Sequence[Mapping[str, Any]]]
-"""By cutoff, the rows of `Evaluation.bins`."""
+"""By cutoff, the rows of `Evaluation.bins` that hold labels."""
 
 
 def frequency_bins(evaluation: Evaluation) -> Bins:
     """What the sections on frequent and rare labels are made of."""
-    return {k: evaluation.bins(k, BINS).to_pylist() for k in evaluation.cutoffs}
+    return {
+        k: [row for row in evaluation.bins(k, BINS).to_pylist() if row["labels"]]
+        for k in evaluation.cutoffs
+    }
+
+
+def _bin_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [group_name(row["low"], row["high"]) for row in rows]
 
 
 def _bin_chart(bins: Bins, column: str, name: str, description: str) -> str:
     bars = {f"@{k}": [100 * row[column] for row in rows] for k, rows in bins.items()}
-    groups = [f"bin {number}" for number in range(1, BINS + 1)]
-    order = f"{description}, in {BINS} bins of labels from the most frequent to the rarest."
-    return f"<figure>{bar_chart(order, name, bars, groups)}</figure>"
+    groups = _bin_names(bins[max(bins)])
+    order = f"{description}, by how many training texts labels have, from many to few."
+    return f"<figure>{bar_chart(order, name, bars, groups, 'training texts of the label')}</figure>"
 
 
 def frequency(bins: Bins) -> str:
@@ -101,21 +118,28 @@ def frequency(bins: Bins) -> str:
     k = max(bins)
     rows = [
         [
-            f"bin {row['bin']}",
-            *(f"{row[name]:,}" for name in ("labels", "train", "positives", "hits")),
+            f"{name} texts",
+            *(f"{row[column]:,}" for column in ("labels", "train", "positives", "hits")),
             f"{row['train'] / max(row['labels'], 1):,.1f}",
-            *(f"{100 * row[name]:.2f}" for name in ("contribution", "P", "R", "macro-F1")),
+            *(f"{100 * row[column]:.2f}" for column in ("contribution", "P", "R", "macro-F1")),
         ]
-        for row in bins[k]
+        for name, row in zip(_bin_names(bins[k]), bins[k], strict=True)
     ]
-    header = ["", "labels", "in training", "in test", f"hits @{k}", "in training, mean"]
-    header += [f"adds to P@{k}", f"P@{k}", f"R@{k}", f"macro-F1@{k}"]
+    header = [
+        "training texts",
+        "labels",
+        "in training",
+        "in test",
+        f"hits @{k}",
+        "in training, mean",
+    ]
+    header += [f"adds to P@{k}, %", f"P@{k}, %", f"R@{k}, %", f"macro-F1@{k}, %"]
     return "\n".join(
         [
             paragraph(
-                f"Labels from frequent to rare, in {BINS} bins with about equally many training "
-                "positives each: bin 1 holds a few frequent labels, the last one most of the "
-                "label set. The bars of a cutoff add up to its P@k."
+                "Labels by how many training texts each has, from many to few, in groups that "
+                "carry about equally much of the training: a few frequent labels in the first, "
+                "most of the label set in the last. The bars of a cutoff add up to its P@k."
             ),
             f'<div class="side">{chart}{recall}</div>',
             table("Frequency bins, in percent", header, rows),
@@ -139,7 +163,7 @@ def coverage(evaluation: Evaluation, bins: Bins) -> str:
     header = ["", "in test", "ever answered", "ever right", "in test, never answered"]
     return "\n".join(
         [
-            paragraph("How many different labels the answers reach, in the bins from above."),
+            paragraph("How many different labels the answers reach, in the groups from above."),
             f'<div class="side">{chart}<div>{table("Labels reached", header, rows)}</div></div>',
         ]
     )
@@ -200,7 +224,7 @@ def _by_group(evaluation: Evaluation, k: int) -> str:
             for label, row in zip(names, rows, strict=True)
             if row["count"]
         ]
-        header = [name, "answers", "mean, %", "right, %", "95 % interval", "gap"]
+        header = [name, "answers", "mean, %", "right, %", "95 % interval", "gap, %"]
         numbers.append(table(f"Reliability by {by}", header, shown))
     return "\n".join(
         [
@@ -216,12 +240,12 @@ def _by_group(evaluation: Evaluation, k: int) -> str:
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> str:
     shown = [
-        [f"{row['low']:.3f} to {row['high']:.3f}", f"{row['count']:,}"]
+        [f"{100 * row['low']:.0f} to {100 * row['high']:.0f}", f"{row['count']:,}"]
         + [f"{100 * row[name]:.1f}" for name in ("confidence", "hit_rate")]
         for row in rows
         if row["count"]
     ]
-    header = ["probability", "answers", "mean, %", "right, %"]
+    header = ["probability, %", "answers", "mean, %", "right, %"]
     return folded("The numbers, after", table("Reliability", header, shown))
 
 

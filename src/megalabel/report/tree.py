@@ -10,10 +10,10 @@ from html import escape
 import numpy as np
 
 from megalabel.data import LabelSet
+from megalabel.html import cut
 from megalabel.labels import LabelTree
 from megalabel.linear import OnlineTree, TreeClassifier
 from megalabel.parts import Classifier
-from megalabel.report.page import cut
 
 ENTRIES = 2_000  # on the page, in all
 CHILDREN = 50  # of one node

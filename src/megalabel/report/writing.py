@@ -12,8 +12,10 @@ from megalabel import decision, store
 from megalabel.data import Corpus
 from megalabel.errors import DataError, ParameterError
 from megalabel.outputs import check_file, replacing_file
-from megalabel.report import sections
+from megalabel.report import labels, sections
 from megalabel.report.cards import corpus_card, model_card
+from megalabel.report.labels import label_table
+from megalabel.report.lead import lead
 from megalabel.report.mistakes import mistakes
 from megalabel.report.page import contents, document, paragraph, section
 from megalabel.report.tree import label_trees
@@ -98,6 +100,7 @@ def render(
     raw = _uncalibrated(tagger).rank(sample, most)
     parts = {
         "quality": ("How good is it?", sections.headline(evaluation, seed)),
+        "labels": ("Label by label", label_table(evaluation, ranking, calibrated)),
         "frequency": ("Frequent and rare labels", sections.frequency(bins)),
         "coverage": ("Coverage", sections.coverage(evaluation, bins)),
         "calibration": (
@@ -120,10 +123,10 @@ def render(
     parts["corpus"] = ("The test corpus", corpus_card(corpus))
     name = corpus.source.get("path", "a corpus")
     title = f"{tagger.system or type(tagger.classifier_).__name__} on {name}"
-    summary = f"Measured on {len(corpus):,} texts; {len(tagger.labels):,} labels."
+    first = "".join(paragraph(said, "lead") for said in lead(tagger, corpus, evaluation, bins))
     links = contents({identifier: heading for identifier, (heading, _) in parts.items()})
     shown = [section(identifier, *content) for identifier, content in parts.items()]
-    return document(title, summary, [links, *shown], sections.SCRIPT)
+    return document(title, [first, links, *shown], f"{sections.SCRIPT}\n{labels.SCRIPT}")
 
 
 def _uncalibrated(tagger: Tagger) -> Tagger:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
@@ -13,6 +14,7 @@ from megalabel.base import (
     Check,
     Learned,
     array,
+    boolean,
     check_array,
     integer,
     label_numbers,
@@ -33,6 +35,7 @@ from megalabel.data.matrix import (
     unit_rows,
     with_values,
 )
+from megalabel.data.strings import to_arrays
 from megalabel.errors import DataError, ShapeError
 from megalabel.linear.prior import Prior
 from megalabel.parts import Classifier
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 # Rows whose neighbours are held at once.
 BLOCK = 1 << 15
+_LONGEST = 320  # bytes of a title
 
 
 class NearestNeighbours(Classifier):
@@ -65,6 +69,9 @@ class NearestNeighbours(Classifier):
         How much more the nearest count: 0 gives every neighbour the same vote.
     k1, b : float
         BM25's saturation of counts, and how far they are related to a text's length.
+    keep_titles : bool
+        Whether the beginnings of the training texts are kept, where there are texts: explanations
+        name neighbours by them.
 
     Examples
     --------
@@ -81,6 +88,7 @@ class NearestNeighbours(Classifier):
         "power": number(0),
         "k1": number(0),
         "b": number(0, 1),
+        "keep_titles": boolean(),
     }
 
     LEARNED: ClassVar[Mapping[str, Learned]] = {
@@ -91,6 +99,8 @@ class NearestNeighbours(Classifier):
         "relevances_": array(np.float32, "entries"),
         "counts_": optional(array(np.float32, "counts")),
         "idf_": optional(array(np.float32, "columns")),
+        "title_starts_": optional(array(np.int64, "documents+1")),
+        "title_bytes_": optional(array(np.uint8, "bytes")),
     }
 
     index_: InvertedIndex
@@ -100,6 +110,9 @@ class NearestNeighbours(Classifier):
     relevances_: np.ndarray
     counts_: np.ndarray | None = None
     idf_: np.ndarray | None = None
+    # not Arrow strings, which would be read and checked whenever a model is opened
+    title_starts_: np.ndarray | None = None
+    title_bytes_: np.ndarray | None = None
 
     def __init__(
         self,
@@ -109,12 +122,14 @@ class NearestNeighbours(Classifier):
         power: float = 3.0,
         k1: float = 1.2,
         b: float = 0.75,
+        keep_titles: bool = True,
     ) -> None:
         self.neighbours = neighbours
         self.similarity = similarity
         self.power = power
         self.k1 = k1
         self.b = b
+        self.keep_titles = keep_titles
 
     @property
     def labels_(self) -> LabelSet:
@@ -136,11 +151,19 @@ class NearestNeighbours(Classifier):
         self.prior_ = Prior().fit_examples(examples)
         self._index(X)
         self._keep(examples.targets)
+        self._keep_titles(examples.titles if self.keep_titles else None)
 
-    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+    def partial_fit(
+        self,
+        X: Matrix,
+        Y: csr_matrix,
+        labels: LabelSet,
+        titles: pa.LargeStringArray | None = None,
+    ) -> Self:
         """Add rows, as if all had been given to `fit`; labels may have new ones at its end.
 
-        The index is built anew: adding many rows at once is cheaper than one by one.
+        The index is built anew: adding many rows at once is cheaper than one by one. `titles` are
+        the beginnings of the new rows' texts.
         """
         if not self.fitted:
             return self.fit(X, Y, labels)
@@ -154,6 +177,7 @@ class NearestNeighbours(Classifier):
             counts = with_values(self.index_.rows, self.counts_)
             self._index_counts(vstack([counts, X], format="csr"))
         self._keep(vstack([targets, Y], format="csr"))
+        self._add_titles(targets.shape[0], Y.shape[0], titles)
         return self
 
     def _index(self, X: Matrix) -> None:
@@ -184,6 +208,51 @@ class NearestNeighbours(Classifier):
     def _keep(self, Y: csr_matrix) -> None:
         for name, array_ in _stored(Y).items():
             setattr(self, name, array_)
+
+    def _keep_titles(self, titles: pa.LargeStringArray | None) -> None:
+        self.title_starts_ = self.title_bytes_ = None
+        if titles is not None:
+            starts, data = to_arrays(titles)
+            self.title_bytes_ = data[starts[0] : starts[-1]].copy()
+            self.title_starts_ = starts - starts[0]
+
+    def _add_titles(self, old: int, new: int, titles: pa.LargeStringArray | None) -> None:
+        """Keep titles of so many new rows behind those of the old; "" where there is none."""
+        if not self.keep_titles or (titles is None and self.title_starts_ is None):
+            return
+        starts, data = np.zeros(old + 1, np.int64), np.zeros(0, np.uint8)
+        if self.title_starts_ is not None and self.title_bytes_ is not None:
+            starts, data = self.title_starts_, self.title_bytes_
+        bounds, more = (
+            (np.zeros(new + 1, np.int64), data[:0]) if titles is None else to_arrays(titles)
+        )
+        self.title_starts_ = np.concatenate([starts, len(data) + bounds[1:] - bounds[0]])
+        self.title_bytes_ = np.concatenate([data, more[bounds[0] : bounds[-1]]])
+
+    def title(self, row: int) -> str:
+        """How a training text begins, on one line; "" where that is not known."""
+        if self.title_starts_ is None or self.title_bytes_ is None:
+            return ""
+        first, last = self.title_starts_[row : row + 2].tolist()
+        title = bytes(self.title_bytes_[first : min(last, first + _LONGEST)])
+        return " ".join(title.decode("utf-8", "replace").split())
+
+    def votes(self, X: Matrix, label: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The neighbours of a single row that vote for a label: their numbers, their similarities,
+        and their shares of all votes, which add up to the label's score."""
+        self.check_fitted()
+        check_width(self, X, self.index_.shape[1])
+        found, similarities = (part[0] for part in self._search(self._features(X), None))
+        near = similarities > 0
+        rows, similarities = found[near], similarities[near].astype(np.float64)
+        weights = (similarities / similarities.max(initial=0)) ** self.power
+        relevances = np.zeros(len(rows))
+        for place, row in enumerate(rows.tolist()):
+            own = slice(*self.label_starts_[row : row + 2].tolist())
+            relevances[place] = self.relevances_[own][self.label_ids_[own] == label].sum()
+        shares = weights * relevances / max(weights.sum(), np.finfo(np.float64).tiny)
+        voting = shares > 0
+        return rows[voting], similarities[voting], shares[voting]
 
     def _targets(self, labels: int) -> csr_matrix:
         shape = (len(self.label_starts_) - 1, labels)
@@ -231,10 +300,8 @@ class NearestNeighbours(Classifier):
         )
         for begin in range(0, X.shape[0], BLOCK):
             rows = slice(begin, begin + BLOCK)
-            found, similarities = self.index_.search(
-                self._queries(X[rows]),
-                max(1, min(self.neighbours, self.index_.shape[0])),
-                leave_out=None if leave_out is None else leave_out[rows],
+            found, similarities = self._search(
+                X[rows], None if leave_out is None else leave_out[rows]
             )
             ids[rows], scores[rows] = _native.vote(
                 ids=found,
@@ -246,6 +313,11 @@ class NearestNeighbours(Classifier):
                 k=width,
             )
         return Ranking(ids, scores, self.labels_)
+
+    def _search(self, X: Matrix, leave_out: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The neighbours of rows, and how similar they are."""
+        most = max(1, min(self.neighbours, self.index_.shape[0]))
+        return self.index_.search(self._queries(X), most, leave_out=leave_out)
 
     def check_learned(self) -> None:
         """Index, prior and labels must fit. Sizes are checked here, every position when used."""

@@ -19,6 +19,7 @@ def knn(
     power: float = 3.0,
     ngram_range: tuple[int, int] = (1, 1),
     min_df: int | float = 1,
+    keep_titles: bool = True,
     seed: int = 0,
 ) -> Tagger:
     """Nearest neighbours by tf-idf or BM25, with calibrated votes."""
@@ -30,7 +31,9 @@ def knn(
         use_idf=not counts,
         norm=None if counts else "l2",
     )
-    classifier = NearestNeighbours(neighbours=neighbours, similarity=similarity, power=power)
+    classifier = NearestNeighbours(
+        neighbours=neighbours, similarity=similarity, power=power, keep_titles=keep_titles
+    )
     return Tagger(classifier, features, Joint(), seed=seed, system="knn")
 
 

@@ -45,7 +45,7 @@ class Mixed(Composed):
     Examples
     --------
     >>> from megalabel.data.synthetic import generate
-    >>> shop = generate(texts=1_000, labels=100).corpus
+    >>> shop = generate(texts=1_000, labels=200).corpus
     >>> tagger = Mixed(["knn", "xr-linear"]).fit(shop)
     >>> tagger.system, tagger.provenance_["mix"]["members"]
     ('mix', ['knn', 'xr-linear'])

@@ -264,7 +264,7 @@ class Race:
             took = self._clock() - started
             told = mixed.provenance_["mix"]
             score = told["held_out"][told["form"]][BY]
-            log.info("mix of %s: %s %.2f", names, BY, 100 * score)
+            log.info("mix of %s: %s %.2f %%", names, BY, 100 * score)
             if score > max(self._won[BY], told["held_out"]["member 0"][BY]):
                 made, chosen = mixed, count
                 self._won = {"winner": f"mix of {names}", BY: score}

@@ -12,6 +12,7 @@ from megalabel.data.formats.columns import TEXT_FIELDS, field_of
 from megalabel.data.formats.lines import Block, long_fields, read_blocks, split_lines
 from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import USUAL_LAYOUT, Layout
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
@@ -39,6 +40,7 @@ def read_rows(
     problems: Problems,
     batch_rows: int | None = None,
     limits: Limits = USUAL,
+    layout: Layout = USUAL_LAYOUT,
 ) -> Iterator[Rows]:
     """The rows of an Annif TSV file, some at a time; labels are URIs without their brackets."""
 
@@ -55,7 +57,7 @@ def read_rows(
                 continue
             yield place, number, text, [uri.strip("<>") for uri in subjects.split()]
 
-    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits, layout)
 
 
 def read_vocabulary(path: Path, limits: Limits = USUAL) -> LabelSet:

@@ -2,68 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from megalabel.data.formats import guessing
+from megalabel.data.formats.cells import split_cells
+from megalabel.data.formats.guessing import Sample, listed
+from megalabel.data.layout import Layout, weighted
 from megalabel.data.limits import USUAL, Limits
-from megalabel.data.strings import split_labels
+from megalabel.data.strings import list_lengths, row_of, split_labels, strings
 from megalabel.errors import DataError
 
 TEXT_FIELDS = ("title", "content", "text")
 ID_FIELDS = ("uid", "id")
-FIELDS = (*ID_FIELDS, *TEXT_FIELDS, "labels", "target_ind", "target_rel")
+URIS = "subject_uris"  # Annif's name for labels, which are URIs with blanks between them
+FIELDS = (*ID_FIELDS, *TEXT_FIELDS, "labels", URIS, "target_ind", "target_rel")
 
 NAMES = pa.large_list(pa.large_string())
 _INTEGERS = pa.large_list(pa.int64())
 _FLOATS = pa.large_list(pa.float64())
 
 
+class Chosen(NamedTuple):
+    """Which columns of a table are read, by what they hold."""
+
+    text: tuple[tuple[str, int], ...]
+    """Names, each with how often its text counts."""
+    ids: tuple[str, ...]
+    """The first that is not empty holds."""
+    labels: tuple[str, ...] = ()
+    indicators: tuple[str, ...] = ()
+    """Columns of 0 and 1, each of the label of its name."""
+    numbers: str | None = None
+    relevances: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        text = (name for name, _ in self.text)
+        others = filter(None, (self.numbers, self.relevances))
+        return list(dict.fromkeys((*text, *self.ids, *self.labels, *self.indicators, *others)))
+
+
+def choose(
+    names: Sequence[str],
+    layout: Layout,
+    file: str | Path,
+    sample: Callable[[], Sample],
+    known: Mapping[str, str] | None = None,
+) -> Chosen:
+    """The columns that a layout means, else those of the usual names.
+
+    `sample` gives some values of each column, to say what is likely where a name is not known;
+    `known` the columns of usual names, where they are not to be looked for.
+    """
+    known = known_columns(names, file) if known is None else known
+    if layout.text is None:
+        text = tuple((known[field], 1) for field in TEXT_FIELDS if field in known)
+    else:
+        pairs = (weighted(column, names) for column in layout.text)
+        text = tuple((_column(name, names, file), weight) for name, weight in pairs)
+    if not text:
+        raise guessing.no_text(sample(), file, labels=layout.labels is None and not _labels(known))
+    if layout.ids is None:
+        ids = tuple(known[field] for field in ID_FIELDS if field in known)
+    else:
+        ids = (_column(layout.ids, names, file),)
+    chosen = Chosen(text, ids, relevances=known.get("target_rel"))
+    if layout.labels is None:
+        numbers = known.get("target_ind")
+        return chosen._replace(labels=_labels(known), numbers=numbers)
+    if len(layout.labels) == 1 and not _is_pattern(layout.labels[0], names):
+        label = _column(layout.labels[0], names, file)
+        by_number = field_of(label) == "target_ind"
+        return chosen._replace(**{"numbers": label} if by_number else {"labels": (label,)})
+    others = [name for name in names if name not in chosen.names]
+    indicators = guessing.indicators(sample())
+    labels: list[str] = []
+    for wanted in layout.labels:
+        if wanted == "*":
+            labels += [name for name in others if name in indicators]
+        elif _is_pattern(wanted, names):
+            labels += fnmatch.filter(others, wanted)
+        else:
+            labels.append(_column(wanted, names, file))
+    if not labels:
+        holding = " of 0 and 1" if "*" in layout.labels else ""
+        raise DataError(
+            f"no column{holding} is named {' or '.join(layout.labels)}; there are {listed(names)}",
+            file=file,
+        )
+    return chosen._replace(
+        labels=tuple(dict.fromkeys(name for name in labels if name not in indicators)),
+        indicators=tuple(dict.fromkeys(name for name in labels if name in indicators)),
+    )
+
+
+def _labels(known: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(known[field] for field in ("labels", URIS) if field in known)[:1]
+
+
+def _is_pattern(column: str, names: Sequence[str]) -> bool:
+    return column not in names and any(mark in column for mark in "*?")
+
+
+def _column(wanted: str, names: Sequence[str], file: str | Path) -> str:
+    """The one column of a name; neither case nor blanks around it count if none has just it."""
+    found = [name for name in names if name == wanted]
+    found = found or [name for name in names if field_of(name) == field_of(wanted)]
+    if len(found) != 1:
+        fault = "several columns are named" if found else "no column"
+        raise DataError(f"{fault} {wanted!r}; there are {listed(names)}", file=file)
+    return found[0]
+
+
 def columns(
     table: pa.Table,
     file: str | Path,
+    chosen: Chosen,
     *,
-    text: Sequence[str] | None = None,
-    labels: str | None = None,
-    ids: str | None = None,
+    separator: str | None = None,
     size: int | None = None,
     limits: Limits = USUAL,
 ) -> dict[str, pa.Array]:
-    """The known columns of a table under the names text, labels, target_ind, target_rel and uid.
+    """The chosen columns of a table under the names text, labels, target_ind, target_rel and uid.
 
     Texts are joined by a space. Labels are lists of strings, or one string (see `split_labels`),
-    or lists of integers. Columns are found by their usual names unless named. `size` is that of
-    a table in bytes that is no file.
+    or lists of integers. `size` is that of a table in bytes that is no file.
     """
-    names = table.column_names
-    for wanted in [*(text or ()), *filter(None, (labels, ids))]:
-        if names.count(wanted) != 1:
-            fault = "several columns are named" if wanted in names else "no column"
-            raise DataError(f"{fault} {wanted!r}; there are {_listed(names)}", file=file)
-    known = known_columns(names, file)
-    used = {*known.values(), *(text or ()), *filter(None, (labels, ids))}
-    if shared := sum(_shared_bytes(chunk) for name in used for chunk in table[name].chunks):
+    shared = sum(_shared_bytes(chunk) for name in chosen.names for chunk in table[name].chunks)
+    if shared:
         limits.check_unpacked(shared, file, size)
-    text = text_columns(known, names, file) if text is None else text
-    found = {"text": joined([_strings(table[name], name, file) for name in text])}
-    for name in (ids,) if ids is not None else [known[f] for f in ID_FIELDS if f in known]:
+    texts = []
+    for name, weight in chosen.text:
+        texts += [_strings(table[name], name, file)] * weight
+    found = {"text": joined(texts)}
+    for name in chosen.ids:
         values = _strings(table[name], name, file, integers=True)
         if "uid" in found:  # uid where there is one, else id
             values = pc.if_else(pc.equal(pc.fill_null(found["uid"], ""), ""), values, found["uid"])
         found["uid"] = values
-    if labels is not None:
-        known = {f: name for f, name in known.items() if f not in ("labels", "target_ind")}
-        known["target_ind" if field_of(labels) == "target_ind" else "labels"] = labels
-    for field in ("labels", "target_ind", "target_rel"):
-        if field in known:
-            lists = _lists(one_array(table[known[field]]), field, known[field], file)
+    if chosen.indicators or len(chosen.labels) > 1:
+        found["labels"] = _united(table, chosen, file, separator)
+        return found
+    one = [*chosen.labels, None][0]
+    by_field = {"labels": one, "target_ind": chosen.numbers, "target_rel": chosen.relevances}
+    for field, column in by_field.items():
+        if column is not None:
+            lists = _lists(one_array(table[column]), field, column, file, separator)
             # labels may be given by number as well
             numbered = field == "labels" and not _is_string(lists.type.value_type)
             found["target_ind" if numbered else field] = lists
     return found
+
+
+def _united(
+    table: pa.Table, chosen: Chosen, file: str | Path, separator: str | None
+) -> pa.LargeListArray:
+    """The labels of several columns, in the order of the columns."""
+    rows, names = [], []
+    for name in chosen.labels:
+        array = one_array(table[name])
+        if pa.types.is_integer(array.type):
+            array = array.cast(pa.large_string())
+        lists = _lists(array, "labels", name, file, separator)
+        if not _is_string(lists.type.value_type):
+            raise DataError(f"column {name}: expected names of labels, found numbers", file=file)
+        rows.append(row_of(list_lengths(lists)))
+        names.append(lists.flatten().cast(pa.large_string()))
+    for name in chosen.indicators:
+        marked = np.flatnonzero(_marked(one_array(table[name]), name, file))
+        rows.append(marked)
+        names.append(strings([name.strip()] * len(marked)))
+    row = np.concatenate(rows)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=table.num_rows))])
+    order = pa.array(np.argsort(row, kind="stable"))
+    values = pa.concat_arrays(names).take(order)
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
+
+
+def _marked(array: pa.Array, name: str, file: str | Path) -> np.ndarray:
+    """Where a column of 0 and 1 has 1."""
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(_decoded(array).cast(pa.large_string())))
+    text = pc.fill_null(text, "")
+    yes, no = (pc.is_in(text, value_set=strings(values)) for values in (guessing.YES, guessing.NO))
+    other = pc.invert(pc.or_(yes, no))
+    if pc.any(other).as_py():
+        value = array.filter(other)[0].as_py()
+        raise DataError(f"column {name}: expected 0 or 1, found {value!r}", file=file)
+    return np.asarray(yes)
 
 
 def field_of(name: str) -> str:
@@ -89,16 +222,6 @@ def known_columns(names: Sequence[str], file: str | Path) -> dict[str, str]:
                 f"expected one column {field}, found {found[field]!r} and {name!r}", file=file
             )
         found[field] = name
-    return found
-
-
-def text_columns(known: Mapping[str, str], names: Sequence[str], file: str | Path) -> list[str]:
-    """Those of the known columns that hold text; there must be one."""
-    found = [known[field] for field in TEXT_FIELDS if field in known]
-    if not found:
-        raise DataError(
-            f"expected a column title, content or text; there are {_listed(names)}", file=file
-        )
     return found
 
 
@@ -137,7 +260,9 @@ def _strings(
     return _cast(array, pa.large_string(), name, file)
 
 
-def _lists(array: pa.Array, field: str, name: str, file: str | Path) -> pa.Array:
+def _lists(
+    array: pa.Array, field: str, name: str, file: str | Path, separator: str | None
+) -> pa.Array:
     """Label or relevance lists, one large list a row, of strings or numbers."""
     by_number = field != "labels"
     array = _decoded(array)
@@ -145,7 +270,10 @@ def _lists(array: pa.Array, field: str, name: str, file: str | Path) -> pa.Array
     if pa.types.is_null(kind):
         return pa.nulls(len(array), NAMES)
     if _is_string(kind):
-        return split_labels(array.cast(pa.large_string()), by_number)
+        texts = array.cast(pa.large_string())
+        if by_number:
+            return split_labels(texts, True, separator)
+        return split_cells(texts, separator, uris=field_of(name) == URIS)
     if pa.types.is_integer(kind):  # one label a row
         counts = np.asarray(array.is_valid()).astype(np.int64)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
@@ -205,7 +333,3 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"

@@ -9,6 +9,7 @@ from pathlib import Path
 from megalabel.data.formats.lines import Block, split_lines
 from megalabel.data.formats.rows import Rows, rows_of_lines
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import USUAL_LAYOUT, Layout
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 
@@ -27,6 +28,7 @@ def read_rows(
     problems: Problems,
     batch_rows: int | None = None,
     limits: Limits = USUAL,
+    layout: Layout = USUAL_LAYOUT,
 ) -> Iterator[Rows]:
     """The rows of a fastText file, some at a time. Labels may stand anywhere in the line."""
 
@@ -48,4 +50,4 @@ def read_rows(
                 continue
             yield place, number, text, names
 
-    return rows_of_lines(path, parse, labels, problems, batch_rows, limits)
+    return rows_of_lines(path, parse, labels, problems, batch_rows, limits, layout)

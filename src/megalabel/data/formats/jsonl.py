@@ -1,15 +1,16 @@
 """JSON lines: one object a line, with a text and its labels; and the label file beside it.
 
 A text has `title`, `content` and/or `text`, an optional `uid` or `id`, and either `labels` (names)
-or `target_ind` (numbers, which the label file explains) with an optional `target_rel`. The label
-file has `uid`, `title` and `content` for each label; its line is the label's number.
+or `target_ind` (numbers, which the label file explains) with an optional `target_rel`; a layout
+may name other fields. The label file has `uid`, `title` and `content` for each label; its line is
+the label's number.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from megalabel.data.corpus import Corpus
-from megalabel.data.formats.columns import TEXT_FIELDS, columns, joined, one_array
+from megalabel.data.formats.columns import columns, joined, one_array
+from megalabel.data.formats.json_fields import (
+    USUAL_FIELDS,
+    Fields,
+    checked_row,
+    chosen_fields,
+    object_of,
+    schema_of,
+)
 from megalabel.data.formats.lines import (
     BLOCK,
     Block,
@@ -33,17 +42,12 @@ from megalabel.data.formats.lines import (
 )
 from megalabel.data.formats.rows import Rows, gather
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import USUAL_LAYOUT, UTF8, Layout
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
-from megalabel.data.strings import split_labels, split_labels_of_one
+from megalabel.data.strings import split_labels
 from megalabel.errors import DataError
 
-_TYPES = {
-    **dict.fromkeys(("uid", "id", *TEXT_FIELDS), pa.large_string()),
-    "labels": pa.list_(pa.large_string()),
-    "target_ind": pa.list_(pa.int64()),
-    "target_rel": pa.list_(pa.float64()),
-}
 # Blocks of fewer bytes than this are not cut further to find the lines that are bad.
 _SMALL = 1 << 18
 # How many rows are held as Python objects at a time.
@@ -58,13 +62,18 @@ def read_rows(
     problems: Problems,
     batch_rows: int | None = None,
     limits: Limits = USUAL,
+    layout: Layout = USUAL_LAYOUT,
 ) -> Iterator[Rows]:
     """The rows of a JSONL file, some at a time."""
     done = 0
     block_bytes = BLOCK if batch_rows is None else BLOCK >> 3
-    for table, lines, places, total in _parsed(path, problems, limits, block_bytes):
+    chosen = chosen_fields(path, layout)
+    fields = Fields.of(chosen, layout)
+    for table, lines, places, total in _parsed(
+        path, problems, limits, block_bytes, fields, layout.encoding
+    ):
         yield gather(
-            columns(table, path),
+            columns(table, path, chosen),
             path,
             problems,
             labels,
@@ -78,7 +87,7 @@ def read_rows(
 
 def read_labels(path: Path, limits: Limits = USUAL) -> LabelSet:
     """The label set of a label file (`lbl.jsonl`)."""
-    parsed = list(_parsed(path, Problems(), limits, BLOCK))
+    parsed = list(_parsed(path, Problems(), limits, BLOCK, USUAL_FIELDS, UTF8))
     if not parsed:
         raise DataError("the label file is empty", file=path)
     lines = np.concatenate([part.lines for part in parsed])
@@ -117,18 +126,27 @@ class Parsed(NamedTuple):
     total: int  # of lines not blank, bad ones included
 
 
-def _parsed(path: Path, problems: Problems, limits: Limits, block_bytes: int) -> Iterator[Parsed]:
+def _parsed(
+    path: Path,
+    problems: Problems,
+    limits: Limits,
+    block_bytes: int,
+    fields: Fields,
+    encoding: str,
+) -> Iterator[Parsed]:
     """The rows of a file: of its lines, or of the one array that it is."""
-    if looks_like_array(read_head(path)):
-        yield from parse_array(path, problems, limits)
+    if looks_like_array(read_head(path, encoding=encoding)):
+        yield from parse_array(path, problems, limits, fields, encoding)
         return
-    for block in read_blocks(path, block_bytes, limits):
-        yield from parse(block, path, problems)
+    for block in read_blocks(path, block_bytes, limits, encoding):
+        yield from parse(block, path, problems, fields)
 
 
-def parse(block: Block, path: Path, problems: Problems) -> Iterator[Parsed]:
+def parse(
+    block: Block, path: Path, problems: Problems, fields: Fields = USUAL_FIELDS
+) -> Iterator[Parsed]:
     """The rows of a block, by Arrow's parser as far as it can, the rest line by line."""
-    table = parse_fast(block)
+    table = parse_fast(block, fields)
     if table is not None:
         places = np.arange(table.num_rows)
         yield Parsed(table, places + block.first_line, places, len(places))
@@ -136,10 +154,10 @@ def parse(block: Block, path: Path, problems: Problems) -> Iterator[Parsed]:
     # a few bad lines must not slow down all the others
     smaller = [block] if len(block.data) < _SMALL else list(pieces(block, 16))
     if len(smaller) == 1:
-        yield parse_carefully(block, path, problems)
+        yield parse_carefully(block, path, problems, fields)
     else:
         for piece in smaller:
-            yield from parse(piece, path, problems)
+            yield from parse(piece, path, problems, fields)
 
 
 def looks_like_array(head: bytes) -> bool:
@@ -147,9 +165,11 @@ def looks_like_array(head: bytes) -> bool:
     return _ARRAY.match(head) is not None
 
 
-def parse_array(path: Path, problems: Problems, limits: Limits) -> Iterator[Parsed]:
+def parse_array(
+    path: Path, problems: Problems, limits: Limits, fields: Fields, encoding: str
+) -> Iterator[Parsed]:
     """The rows of a file that is one array of objects; a line is where an object begins."""
-    data = b"".join(unpacked(path, limits))
+    data = b"".join(unpacked(path, limits, encoding))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,8 +177,8 @@ def parse_array(path: Path, problems: Problems, limits: Limits) -> Iterator[Pars
             not_utf8(data, error.start), file=path, line=data.count(b"\n", 0, error.start) + 1
         ) from None
     del data
-    decoder = json.JSONDecoder(object_pairs_hook=_object)
-    rows = _Fields()
+    decoder = json.JSONDecoder(object_pairs_hook=object_of(fields))
+    rows = _Columns(fields)
     line, counted, place = 1, 0, 0
     position = text.index("[") + 1
     end = False
@@ -186,16 +206,16 @@ def parse_array(path: Path, problems: Problems, limits: Limits) -> Iterator[Pars
         except (ValueError, RecursionError) as error:
             raise DataError(str(error), file=path, line=line) from None
         try:
-            rows.add(_checked(value), line, place)
+            rows.add(checked_row(value, fields), line, place)
         except ValueError as error:
             problems.add(str(error), file=path, line=line)
         place += 1
         if place == _ROWS_AT_ONCE or end:
             yield rows.parsed(place)
-            rows, place = _Fields(), 0
+            rows, place = _Columns(fields), 0
 
 
-def parse_fast(block: Block) -> pa.Table | None:
+def parse_fast(block: Block, fields: Fields = USUAL_FIELDS) -> pa.Table | None:
     """Arrow's parser, or None where it may differ from `parse_carefully` or does not succeed.
 
     Arrow does not mind where lines end. If each line starts with { and ends with }, no object
@@ -204,6 +224,8 @@ def parse_fast(block: Block) -> pa.Table | None:
     """
     import pyarrow.json
 
+    if "marks" in fields.kinds.values():  # they are numbers or true and false
+        return None
     data = block.data.rstrip(b"\r\n")
     characters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(characters == 10)
@@ -225,7 +247,7 @@ def parse_fast(block: Block) -> pa.Table | None:
             pa.BufferReader(data),
             pyarrow.json.ReadOptions(block_size=max(1 << 22, 2 * longest)),
             pyarrow.json.ParseOptions(
-                explicit_schema=_schema(data[: ends[0] if len(ends) else None]),
+                explicit_schema=schema_of(data[: ends[0] if len(ends) else None], fields),
                 unexpected_field_behavior="ignore",
             ),
         )
@@ -234,18 +256,22 @@ def parse_fast(block: Block) -> pa.Table | None:
         return None
     if table.num_rows != len(starts):
         return None
-    if table.schema.field("labels").type == pa.large_string():  # strings, not lists
-        lists = split_labels(one_array(table["labels"]))
-        table = table.set_column(table.column_names.index("labels"), "labels", lists)
-    return table.cast(pa.schema(_TYPES.items()))
+    for at, (name, kind) in enumerate(fields.kinds.items()):
+        if kind in ("labels", "names") and table[name].type == pa.large_string():  # not lists
+            lists = split_labels(one_array(table[name]), separator=fields.separator)
+            table = table.set_column(at, name, lists)
+    return table.cast(fields.schema)
 
 
-def parse_carefully(block: Block, path: Path, problems: Problems) -> Parsed:
+def parse_carefully(
+    block: Block, path: Path, problems: Problems, fields: Fields = USUAL_FIELDS
+) -> Parsed:
     """One line at a time: slower, but says what is wrong, and where, and can go on."""
-    rows = _Fields()
+    rows = _Columns(fields)
+    hook = object_of(fields)
     for place, number, text in split_lines(block, path, problems):
         try:
-            fields = _checked(json.loads(text, object_pairs_hook=_object))
+            row = checked_row(json.loads(text, object_pairs_hook=hook), fields)
         except json.JSONDecodeError as error:
             problems.add(
                 f"expected a JSON object: {error.msg}", file=path, line=number, column=error.colno
@@ -253,15 +279,16 @@ def parse_carefully(block: Block, path: Path, problems: Problems) -> Parsed:
         except (ValueError, RecursionError) as error:
             problems.add(str(error), file=path, line=number)
         else:
-            rows.add(fields, number, place)
+            rows.add(row, number, place)
     return rows.parsed(count_lines(block))
 
 
-class _Fields:
+class _Columns:
     """The fields of rows that are read one at a time."""
 
-    def __init__(self) -> None:
-        self._found: dict[str, list[Any]] = {name: [] for name in _TYPES}
+    def __init__(self, fields: Fields) -> None:
+        self._schema = fields.schema
+        self._found: dict[str, list[Any]] = {name: [] for name in fields.kinds}
         self._lines: list[int] = []
         self._places: list[int] = []
 
@@ -274,88 +301,9 @@ class _Fields:
 
     def parsed(self, total: int) -> Parsed:
         """All rows so far, of `total` in the file, bad ones included."""
-        arrays = {name: pa.array(values, _TYPES[name]) for name, values in self._found.items()}
+        arrays = [pa.array(self._found[field.name], field.type) for field in self._schema]
         lines, places = (np.array(values, np.int64) for values in (self._lines, self._places))
-        return Parsed(pa.table(arrays), lines, places, total)
-
-
-class _Repeated(dict[str, Any]):
-    """An object with a known field given twice."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        if any(names.count(name) > 1 for name in _TYPES):
-            return _Repeated(result)
-    return result
-
-
-def _checked(value: Any) -> dict[str, Any]:
-    """The known fields of one line's object, or a ValueError that says what is wrong."""
-    if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object, found {_shown(value)}")
-    if isinstance(value, _Repeated):
-        raise ValueError("expected each field once, found one twice")
-    fields = {name: value[name] for name in _TYPES if value.get(name) is not None}
-    for name in ("uid", "id"):
-        if type(fields.get(name)) is int:
-            fields[name] = str(fields[name])
-    if isinstance(labels := fields.get("labels"), str) and _is_text(labels):
-        fields["labels"] = split_labels_of_one(labels)
-    for name, found in fields.items():
-        expected, good = _EXPECTED[name]
-        if not good(found):
-            raise ValueError(f"expected {name} to be {expected}, found {_shown(found)}")
-    if "target_rel" in fields:
-        fields["target_rel"] = [None if v is None else float(v) for v in fields["target_rel"]]
-    return fields
-
-
-def _is_text(value: Any) -> bool:
-    # half of a surrogate pair can be written in JSON, but is no text
-    return isinstance(value, str) and not (
-        not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
-    )
-
-
-def _list_of(good: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(v is None or good(v) for v in value)
-
-
-_EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("uid", "id", *TEXT_FIELDS), ("a string", _is_text)),
-    "labels": ("a list of strings", _list_of(_is_text)),
-    "target_ind": (
-        "a list of label numbers",
-        _list_of(lambda v: type(v) is int and -(2**63) <= v < 2**63),
-    ),
-    "target_rel": (
-        "a list of numbers",
-        _list_of(lambda v: type(v) is float or (type(v) is int and abs(v) < 2**1023)),
-    ),
-}
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _schema(first_line: bytes) -> pa.Schema:
-    """Field types as the first line has them, where more than one is allowed."""
-    types = dict(_TYPES)
-    try:
-        first = json.loads(first_line)
-    except (ValueError, RecursionError):
-        first = {}
-    for name in ("uid", "id"):
-        if type(first.get(name)) is int:
-            types[name] = pa.int64()
-    if isinstance(first.get("labels"), str):
-        types["labels"] = pa.large_string()
-    return pa.schema(types.items())
+        return Parsed(pa.table(arrays, self._schema), lines, places, total)
 
 
 def write_rows(corpus: Corpus, sink: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from megalabel.data.layout import UTF8
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.errors import DataError
@@ -34,13 +36,15 @@ class Block(NamedTuple):
     first_line: int
 
 
-def open_input(path: Path, limits: Limits = USUAL) -> pa.NativeFile:
-    """Open a file, decompressing it if its first bytes say that it is compressed."""
-    raw = pa.OSFile(str(path), "rb")
+def open_input(path: Path, limits: Limits = USUAL, encoding: str = UTF8) -> pa.NativeFile:
+    """Open a file, decompressing it if its first bytes say that it is compressed; text of another
+    encoding is given as UTF-8."""
+    source = pa.OSFile(str(path), "rb")
     codec = compression_of(path)
-    if codec is None:
-        return raw
-    return pa.PythonFile(_Unpacked(pa.CompressedInputStream(raw, codec), path, limits), "r")
+    if codec is not None:
+        unpacked = _Unpacked(pa.CompressedInputStream(source, codec), path, limits)
+        source = pa.PythonFile(unpacked, "r")
+    return source if encoding == UTF8 else pa.PythonFile(_Recoded(source, path, encoding), "r")
 
 
 def compression_of(path: Path) -> str | None:
@@ -74,9 +78,48 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def read_blocks(path: Path, size: int = BLOCK, limits: Limits = USUAL) -> Iterator[Block]:
+class _Recoded(io.RawIOBase):
+    """A stream of text in some encoding as UTF-8."""
+
+    def __init__(self, source: pa.NativeFile, path: Path, encoding: str) -> None:
+        self._source, self._path, self._encoding = source, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._held = b""
+        self._done = 0  # line ends so far
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes of UTF-8, or a DataError if the file is not in its encoding."""
+        while not self._ended and (size < 0 or len(self._held) < size):
+            data = bytes(self._source.read(BLOCK if size < 0 else min(size, BLOCK)))
+            self._ended = not data
+            try:
+                text = self._decoder.decode(data, final=self._ended)
+            except UnicodeError as error:
+                raise DataError(
+                    f"the file is not in the encoding {self._encoding}, near line "
+                    f"{self._done + 1}: {error}",
+                    file=self._path,
+                ) from None
+            self._done += text.count("\n")
+            self._held += text.encode(errors="replace")
+        data, self._held = (self._held, b"") if size < 0 else (self._held[:size], self._held[size:])
+        return data
+
+    def close(self) -> None:
+        """Close the stream that is read."""
+        self._source.close()
+        super().close()
+
+
+def read_blocks(
+    path: Path, size: int = BLOCK, limits: Limits = USUAL, encoding: str = UTF8
+) -> Iterator[Block]:
     """The file in blocks of about `size` bytes that end where a line ends."""
-    with open_input(path, limits) as source:
+    with open_input(path, limits, encoding) as source:
         held: list[bytes] = []
         line, done = 1, 0
         while data := _read(source, size, path, done):
@@ -97,18 +140,18 @@ def read_blocks(path: Path, size: int = BLOCK, limits: Limits = USUAL) -> Iterat
             yield Block(rest, line)
 
 
-def unpacked(path: Path, limits: Limits = USUAL) -> Iterator[bytes]:
+def unpacked(path: Path, limits: Limits = USUAL, encoding: str = UTF8) -> Iterator[bytes]:
     """The bytes of a file, decompressed, some at a time."""
     done = 0
-    with open_input(path, limits) as source:
+    with open_input(path, limits, encoding) as source:
         while data := _read(source, BLOCK, path, done):
             done += len(data)
             yield data
 
 
-def read_head(path: Path, size: int = 1 << 16) -> bytes:
+def read_head(path: Path, size: int = 1 << 16, encoding: str = UTF8) -> bytes:
     """The first bytes of the file after decompression."""
-    with open_input(path) as source:
+    with open_input(path, encoding=encoding) as source:
         return _without_mark(_read(source, size, path, 0), path)
 
 
@@ -176,15 +219,19 @@ def not_utf8(data: bytes, position: int) -> str:
     """
     found = f"expected UTF-8 text, found the byte 0x{data[position]:02x}"
     if b"\0" in data:
-        return f"{found}; the file may be UTF-16 or no text at all: save it as UTF-8"
+        return f"{found}; the file may be UTF-16 or no text at all: {_advice('utf-16')}"
     try:
         letter = f", which is {data[position : position + 1].decode('cp1252')!r} in Windows-1252"
     except UnicodeDecodeError:
         letter = ""
     return (
-        f"{found}{letter}; if the file is in Windows-1252 or Latin-1, convert it: "
-        "iconv -f WINDOWS-1252 -t UTF-8"
+        f"{found}{letter}; if the file is in Windows-1252 or Latin-1, {_advice('cp1252')}, or "
+        "convert it: iconv -f WINDOWS-1252 -t UTF-8"
     )
+
+
+def _advice(encoding: str) -> str:
+    return f"give encoding={encoding!r} (--encoding {encoding})"
 
 
 def count_lines(block: Block) -> int:
@@ -218,5 +265,8 @@ def _read(source: pa.NativeFile, size: int, path: Path, done: int) -> bytes:
 
 def _without_mark(data: bytes, path: Path) -> bytes:
     if data.startswith(_UTF16):
-        raise DataError("expected UTF-8 text, found UTF-16; save the file as UTF-8", file=path)
+        raise DataError(
+            f"expected UTF-8 text, found UTF-16: {_advice('utf-16')}, or save it as UTF-8",
+            file=path,
+        )
     return data.removeprefix(_BOM)

@@ -20,6 +20,7 @@ from megalabel.data.corpus import Corpus
 from megalabel.data.formats.columns import NAMES
 from megalabel.data.formats.lines import BLOCK, Block, count_lines, pieces, read_blocks
 from megalabel.data.labelset import LabelSet
+from megalabel.data.layout import Layout
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.problems import Problems
 from megalabel.data.strings import list_lengths, row_of
@@ -206,13 +207,15 @@ def rows_of_lines(
     problems: Problems,
     batch_rows: int | None,
     limits: Limits,
+    layout: Layout,
 ) -> Iterator[Rows]:
     """The rows of a file where each line is a text with label names.
 
     `parse` gives place, line number, text and names of each good line of a block.
     """
     done = 0
-    for block in read_blocks(path, BLOCK if batch_rows is None else BLOCK >> 3, limits):
+    block_bytes = BLOCK if batch_rows is None else BLOCK >> 3
+    for block in read_blocks(path, block_bytes, limits, layout.encoding):
         texts, names, origins, lines = [], [], [], []
         for piece in pieces(block, len(block.data) // _LINES + 1):
             rows = list(parse(piece))
@@ -342,7 +345,10 @@ def _unknown(name: str, labels: LabelSet, brief: bool) -> str:
     try:
         labels.index(name)
     except UnknownLabelError as error:
-        return f"{error.message} (a label file beside it lists the labels there are)"
+        return (
+            f"{error.message} (a label file beside it, such as lbl.jsonl, lists the labels there "
+            "are: if it is of another corpus, keep the two in folders of their own)"
+        )
     return f"unknown label {name!r}"
 
 
