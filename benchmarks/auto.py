@@ -8,9 +8,9 @@ DATA is a folder of corpora, each with a training and a test part; those without
 Each system is a process of its own, one after another. Ours are given texts and time is that of
 everything: features, training, calibration, saving. Peers are given the tf-idf of the same texts,
 as `benchmarks/linear.py` describes, and their time is that of training and saving; rows without a
-feature are left out for all. Accuracy is in %, measured for all by megalabel; peers give five labels
-a text, so they have no nDCG@10. Memory is the most that training took above what the process held
-with the corpus read, in MiB. "of budget" is the time of auto against what it was given.
+feature are left out for all. Accuracy is in %, measured for all by megalabel; peers give five
+labels a text, so they have no nDCG@10. Memory is the most that training took above what the process
+held with the corpus read, in MiB. "of budget" is the time of auto against what it was given.
 
 With --results every run is kept as a line of JSON, with the machine, the version and the command,
 and one that is there is not run again.
@@ -32,7 +32,7 @@ from scipy.sparse import csr_matrix
 import megalabel
 from linear import Result, launch, machine, ones, peak_memory, run_peer
 from megalabel import store, systems
-from megalabel.data import Corpus, LabelSet, Ranking, write
+from megalabel.data import Corpus, LabelSet, Ranking, splits_of, write
 from megalabel.features import Tfidf
 
 OURS = ["auto", "knn", "dismec", "xr-linear", "bonsai"]
@@ -98,9 +98,10 @@ def measure(system: str, folder: Path, files: Path, args: argparse.Namespace) ->
         found = run_peer(system, files, args.work, args)
         names = {"train": "seconds", "train CPU": "CPU", "memory": "memory", "model": "model"}
         return found if "reason" in found else {new: found[old] for old, new in names.items()}
-    command = [sys.executable, Path(__file__).resolve(), "--data", folder, "--alone", system]
+    script = Path(__file__).resolve()
+    command = [sys.executable, script, "--data", folder.resolve(), "--alone", system]
     command += ["--work", args.work, "--threads", args.threads, "--budget", args.budget]
-    found = launch(command, args)
+    found = launch(command, args, cwd=script.parent)
     if "held" in found:
         found["memory"] = found.pop("peak") - found.pop("held")
     return found
@@ -180,9 +181,8 @@ def main() -> None:
     if args.results is not None and args.results.exists():
         for line in map(json.loads, args.results.read_text().splitlines()):
             kept[json.dumps(line["run"])] = line["result"]
-    found = sorted(
-        folder.name for folder in args.data.iterdir() if (folder / "README.txt").exists()
-    )
+    folders = [folder for folder in args.data.iterdir() if folder.is_dir()]
+    found = sorted(one.name for one in folders if {"train", "test"} <= set(splits_of(one)))
     for name in args.corpora or found:
         compare(args, args.data / name, kept)
 

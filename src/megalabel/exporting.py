@@ -43,7 +43,7 @@ def without_torch(tagger: Tagger | str | Path, *, int8: bool = False, texts: Any
     >>> from megalabel.exporting import without_torch
     >>> without_torch("model").save("served")  # doctest: +SKIP
     """
-    fitted = Tagger.load(tagger) if isinstance(tagger, str | Path) else tagger
+    fitted = Tagger.load(tagger) if isinstance(tagger, str | Path) else tagger.plain()
     fitted.check_fitted()
     if not _needs_torch(fitted):
         raise ParameterError(f"{fitted.system or type(fitted.classifier_).__name__} needs no torch")

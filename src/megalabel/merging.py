@@ -36,6 +36,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
     """
     if not taggers:
         raise ParameterError("there is no model to merge")
+    taggers = [tagger.plain() for tagger in taggers]
     first = taggers[0]
     for number, other in enumerate(taggers, 1):
         other.check_fitted()

@@ -216,15 +216,8 @@ class Tagger(Component):
         self.text_hashes_ = None
         if corpus.texts is not None:
             self.text_hashes_ = known_hashes(text_hashes(corpus.texts))
-        self.provenance_ = {
-            "date": _now(),
-            "seconds": round(prepared.seconds + time.perf_counter() - started, 3),
-            "megalabel": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "machine": platform.machine(),
-            "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
-        }
+        seconds = prepared.seconds + time.perf_counter() - started
+        self.provenance_ = provenance_of(corpus, seconds)
         if settings := self.classifier.settings_for(len(corpus.labels)):
             self.provenance_["settings"] = settings
         return self
@@ -825,6 +818,10 @@ class Tagger(Component):
         return html.facts(f"{title}, {learned}", shown) + note + measured
 
     # ------------------------------------------------------------------ keeping
+    def plain(self) -> Tagger:
+        """What is saved of it: itself, but for taggers that are put together in their fit."""
+        return self
+
     def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
         """A smaller tagger of the largest weights; this one stays as it is, as does calibration.
 
@@ -914,6 +911,19 @@ def calibrator_for(method: Calibrator | str, decision: Decision) -> Calibrator:
     own = "k" if "k" in made.get_params(deep=False) else "calibrator__k"
     deeper: Calibrator = clone(made).set_params(**{own: deep})
     return deeper
+
+
+def provenance_of(corpus: Corpus, seconds: float) -> dict[str, Any]:
+    """What is kept of a fit on a corpus that took so many seconds: when, by what and on what."""
+    return {
+        "date": _now(),
+        "seconds": round(seconds, 3),
+        "megalabel": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "corpus": {"texts": len(corpus), "labels": len(corpus.labels), **corpus.source},
+    }
 
 
 def as_calibrator(method: Calibrator | str) -> Calibrator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 import megalabel.cli.app as cli_app
 from megalabel import data, labels, store
+from megalabel.cli import output
 from megalabel.data.synthetic import generate
 from megalabel.errors import NotEnoughMemoryError
 from megalabel.tagger import Tagger
@@ -73,6 +75,16 @@ def test_train_races_where_no_system_is_named(folder, tmp_path):
     assert "Race" in shown
     assert "dismec" in shown
     assert json.loads(megalabel("plan", folder, "--json").stdout)["seconds"] == 120
+
+
+def test_what_a_race_says_is_noted_for_people(monkeypatch, capsys):
+    logger = logging.getLogger("megalabel.systems.trials")
+    monkeypatch.setattr(output.notes, "file", sys.stderr)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with output.telling("megalabel.systems"):
+        logger.info("knn on 100 texts")
+    logger.info("not this")
+    assert capsys.readouterr().err.split("\n")[:-1] == ["knn on 100 texts"]
 
 
 def test_a_gpu_that_is_not_there(folder, tmp_path):

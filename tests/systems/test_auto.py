@@ -16,7 +16,7 @@ from megalabel.data.synthetic import generate
 from megalabel.decision import FrankWolfe
 from megalabel.errors import DataError, ParameterError
 from megalabel.metrics import evaluate
-from megalabel.systems import foresight, racing
+from megalabel.systems import foresight, outlook, racing
 from megalabel.systems.auto import Auto
 from megalabel.systems.knn import knn
 from megalabel.systems.planning import Plan
@@ -66,7 +66,7 @@ def clock(monkeypatch):
     plain = Trials.fitted
 
     def fitted(self, candidate, corpus):
-        made.seconds += times(candidate.system.name) * len(corpus) / 1_000
+        made.seconds += seconds(candidate.create(0), candidate.system.name, corpus)
         return plain(self, candidate, corpus)
 
     monkeypatch.setattr(Trials, "fitted", fitted)
@@ -74,23 +74,24 @@ def clock(monkeypatch):
     return made
 
 
-def times(name: str) -> float:
-    return float(name.removeprefix("slow")) if name.startswith("slow") else 1.0
+def seconds(tagger: Tagger, name: str, corpus: Corpus) -> float:
+    times = float(name.removeprefix("slow")) if name.startswith("slow") else 1.0
+    if getattr(tagger.classifier, "neighbours", None) == THRIFTY["neighbours"]:
+        times /= 10
+    return times * len(corpus) / 1_000
+
+
+THRIFTY = {"neighbours": 7}  # a tenth of the time
 
 
 def planned(name: str, memory: int = 0, cost_class: str = "linear") -> systems.System:
     """Nearest neighbours by another name, which plan the seconds that the clock has."""
 
     def plan(tagger, corpus):
-        seconds = times(name) * len(corpus) / 1_000
-        return Plan(memory, 1, seconds, 1 << 60)
+        return Plan(memory, 1, seconds(tagger, name, corpus), 1 << 60)
 
     system = replace(systems.get("knn"), name=name, plan=plan, cost_class=cost_class, race=())
     return system
-
-
-def settled(fitted: Tagger, held_out: Corpus) -> Tagger:
-    return fitted
 
 
 def tried(race: dict) -> list[tuple]:
@@ -129,6 +130,13 @@ def test_a_plain_tagger_is_saved_and_needs_no_race(raced, shop, tmp_path):
     subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True)
 
 
+def test_a_part_of_it_is_a_plain_tagger_too(raced, shop):
+    some = raced.take_labels(np.arange(20))
+    assert type(some) is Tagger
+    assert type(some.classifier) is type(raced.classifier_)
+    assert type(raced.plain().classifier) is type(raced.classifier_)
+
+
 def test_the_same_seed_decides_the_same(raced, shop):
     again = systems.create("auto", budget=60).fit(shop)
     assert tried(again.provenance_["race"]) == tried(raced.provenance_["race"])
@@ -146,7 +154,7 @@ def test_texts_held_out_are_never_trained_on_in_a_trial(shop, monkeypatch):
     monkeypatch.setattr(Trials, "fitted", fitted)
     numbered = Corpus([f"{text} n{i}" for i, text in enumerate(shop.texts.to_pylist())],
                       targets=shop.targets, labels=shop.labels)  # fmt: skip
-    Race(numbered, budget=60).run(settled)
+    Race(numbered, budget=60).run()
     *in_trials, (_, last) = seen
     for trials, corpus in in_trials:
         held_out = set(trials.held_out.texts.to_pylist())
@@ -174,6 +182,17 @@ def test_a_candidate_that_fails_is_listed_and_the_race_goes_on(shop, table):
     assert not failed["refused"]
 
 
+def test_a_plan_that_fails_is_listed_and_the_race_goes_on(shop, table, clock):
+    def plan(tagger, corpus):
+        raise RuntimeError("no such device")
+
+    table("prior", small=planned("small"), broken=replace(planned("broken"), plan=plan))
+    race = Race(shop, budget=600, clock=clock).run().provenance_["race"]
+    [failed] = [t for t in race["trials"] if t["system"] == "broken"]
+    assert failed["problem"] == "failed: no such device"
+    assert race["winner"] == "small"
+
+
 def test_if_all_fail_the_reason_is_raised(table):
     table("knn", "dismec")
     with pytest.raises(DataError, match="term"):
@@ -183,7 +202,7 @@ def test_if_all_fail_the_reason_is_raised(table):
 def test_what_does_not_fit_into_memory_is_not_tried(shop, table, clock):
     table("prior", large=planned("large", memory=1 << 50), small=planned("small"))
     race = Race(shop, budget=600, memory=8 << 30, clock=clock)
-    race = race.run(settled).provenance_["race"]
+    race = race.run().provenance_["race"]
     [refused] = [t for t in race["trials"] if t["system"] == "large"]
     assert "memory" in refused["problem"]
     assert race["winner"] == "small"
@@ -193,11 +212,32 @@ def test_what_does_not_fit_into_memory_is_not_tried(shop, table, clock):
 def test_nothing_is_started_that_cannot_end_in_time(budget, shop, table, clock):
     names = ("slow1", "slow2", "slow8")
     table("prior", **{name: planned(name) for name in names})
-    race = Race(shop, budget=budget, clock=clock).run(settled).provenance_["race"]
+    race = Race(shop, budget=budget, clock=clock).run().provenance_["race"]
     assert clock.seconds <= max(1.2 * budget, 1.5)  # one trial there must be
     done = {t["system"] for t in race["trials"] if "nDCG@10" in t}
     assert ("slow8" in done) == (budget == 100)
     assert race["texts"] == len(shop) or budget < 3
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_takes_longer_than_planned_gives_way(alone, shop, table, clock, monkeypatch):
+    monkeypatch.setattr(racing, "_SHARE", 100)
+    # one that is good, but says that it takes a fiftieth of the time
+    late = replace(planned("slow50"), plan=planned("slow1").plan)
+    weak = replace(planned("slow1"), build=lambda **_: knn(neighbours=1, power=0.0))
+    table("prior", slow50=late, **({} if alone else {"slow1": weak}))
+    race = Race(shop, budget=40, clock=clock).run().provenance_["race"]
+    assert clock.seconds <= 1.2 * 40
+    assert race["winner"] == "slow50" if alone else race["texts"] == len(shop)
+    assert race["texts"] > 180  # the first share
+
+
+def test_thrifty_settings_are_taken_where_defaults_take_too_long(shop, table, clock):
+    table("prior", slow8=replace(planned("slow8"), thrifty=THRIFTY))
+    for budget, taken in ((100, {}), (10, THRIFTY)):
+        race = Race(shop, budget=budget, clock=clock).run().provenance_["race"]
+        settings = {repr(t["settings"]) for t in race["trials"] if t["system"] == "slow8"}
+        assert settings == {repr(taken)}
 
 
 def test_better_halves_go_on_to_twice_as_many_texts(table, clock, monkeypatch):
@@ -205,7 +245,7 @@ def test_better_halves_go_on_to_twice_as_many_texts(table, clock, monkeypatch):
     corpus = generate(texts=1_000, labels=200).corpus
     named = {f"slow{i}": planned(f"slow{i}") for i in range(1, 8)}
     table("prior", **named)
-    race = Race(corpus, budget=1_000, clock=clock).run(settled).provenance_["race"]
+    race = Race(corpus, budget=1_000, clock=clock).run().provenance_["race"]
     rounds = {}
     for system, texts, _ in tried(race):
         rounds.setdefault(texts, []).append(system)
@@ -223,10 +263,46 @@ def test_no_budget_is_two_minutes_or_what_a_linear_system_takes(shop, table, clo
     assert Race(shop, clock=clock).foreseen()[0] > 2 * 900 * len(shop) / 1_000
 
 
+def test_a_mix_wins_where_it_is_better(table):
+    corpus = generate(texts=1_500, labels=200).corpus  # of which enough are held out
+    table("prior", "knn", "dismec")
+    raced = Auto(budget=60).fit(corpus)
+    race, mixed = raced.provenance_["race"], raced.provenance_["mix"]
+    alone = max(trial["nDCG@10"] for trial in race["trials"])
+    assert race["winner"].startswith("mix of ")
+    assert raced.system == "mix"
+    assert race["nDCG@10"] == mixed["held_out"][mixed["form"]]["nDCG@10"] > alone
+    assert raced.n_texts_ == len(corpus)
+    assert raced.provenance_["corpus"]["texts"] == len(corpus)
+    assert raced.calibration_ is not None
+
+
+def test_a_mix_that_is_no_better_does_not_win(table, monkeypatch):
+    plain = racing.mix
+
+    def worse(*given, **options):
+        made = plain(*given, **options)
+        made.provenance_["mix"]["held_out"][made.provenance_["mix"]["form"]]["nDCG@10"] = 0.01
+        return made
+
+    monkeypatch.setattr(racing, "mix", worse)
+    table("prior", "knn")
+    raced = Auto(budget=60).fit(generate(texts=1_100, labels=200).corpus)
+    assert raced.system == "knn"
+    assert "mix" not in raced.provenance_
+
+
+def test_a_trial_is_told_in_a_few_words():
+    system = systems.get("dismec")
+    setting = max(system.race, key=lambda setting: len(repr(setting)))
+    candidate = Candidate(system, {"cost": 2.0}).with_setting(setting)
+    assert str(candidate) == "dismec, cost=2.0, features=words + letters 4 + words 2"
+
+
 def test_settings_are_tried_one_after_another(shop, table, monkeypatch):
     monkeypatch.setattr(racing, "_TUNED", 50)
     table("prior", "knn")
-    race = Race(shop, budget=60).run(settled).provenance_["race"]
+    race = Race(shop, budget=60).run().provenance_["race"]
     settings = [t["settings"] for t in race["trials"] if t["system"] == "knn"]
     assert settings[0] == {}
     assert {"similarity": "bm25"} in settings
@@ -278,6 +354,11 @@ def test_few_texts_need_no_race():
 def test_a_part_of_the_labels_needs_a_system_by_name(shop):
     with pytest.raises(ParameterError, match="name a system"):
         systems.create("auto").fit(shop.label_shard(1, 2))
+
+
+def test_a_race_is_not_planned_before_it_plans_itself(shop, monkeypatch):
+    monkeypatch.setattr(outlook, "_PLANNED", 1)
+    assert not str(outlook.outlook(systems.create("auto"), shop))
 
 
 @pytest.mark.parametrize("wrong", [{"budget": "soon"}, {"budget": 0}, {"memory": "much"}])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -35,6 +37,24 @@ def note(text: str) -> None:
 def warn(text: str) -> None:
     """Say on stderr what the user must know, watching or not."""
     notes.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
+
+
+@contextmanager
+def telling(name: str) -> Iterator[None]:
+    """Within, what a logger and those below it say is noted, when a person is watching."""
+    handler, logger = logging.Handler(logging.INFO), logging.getLogger(name)
+    handler.emit = lambda record: note(record.getMessage())  # type: ignore[method-assign]
+    level, told = logger.level, logger.isEnabledFor(logging.INFO)
+    if not told:  # else it is said already, in the log
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = True
 
 
 def show_json(value: Any) -> None:
@@ -78,8 +98,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
     tried = [trial for trial in race["trials"] if not trial.get("refused")]
     rows = [
         [
-            trial["system"],
-            ", ".join(f"{name}={value}" for name, value in trial["settings"].items()),
+            trial["name"],
             trial["texts"],
             *(f"{100 * trial[name]:.2f}" if name in trial else "" for name in ("nDCG@10", "P@1")),
             f"{trial['seconds']:.1f}" if "seconds" in trial else "",
@@ -92,7 +111,7 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
         f"{race['texts']:,} texts"
     )
-    show_table(title, ["system", "settings", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
+    show_table(title, ["trial", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
 

@@ -83,7 +83,7 @@ def train(
     expected.check()
     if said := str(expected):
         (output.warn if expected.long else output.note)(said)
-    with checkpoints.kept_in(checkpoint):
+    with checkpoints.kept_in(checkpoint), output.telling("megalabel.systems"):
         tagger.fit(corpus, prepared=expected.prepared)
     seconds = tagger.provenance_["seconds"]
     tagger.save(out)

@@ -45,10 +45,14 @@ class System:
     prepares: bool = False
     """Whether `plan` also takes `prepared`, what `Tagger.prepare` gave, so that the features which
     it looks at are made once."""
+    plans_itself: bool = False
+    """Whether a fit plans what it does, so that nobody need do so before."""
     cost_class: str | None = None
     """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
     race: tuple[Mapping[str, Any], ...] = ()
     """Settings besides the defaults that the race tries, one after another."""
+    thrifty: Mapping[str, Any] | None = None
+    """Settings that take much less time than the defaults, for a race where these take too long."""
     suits: Callable[[Corpus], bool] | None = None
     """Whether it is worth a trial on a corpus; None: on any."""
 

@@ -88,15 +88,12 @@ class Auto(Composed):
         return Race(corpus, budget=budget, memory=memory, seed=self.seed)
 
     def _compose(self, corpus: Corpus) -> Tagger:
+        shared = ("calibration", "decision", "calibration_texts")
+        given = {name: getattr(self, name) for name in shared}
         if len(corpus) >= FEWEST:
-            return self.race(corpus).run(self._decided)
+            return self.race(corpus).run(**given)
         # what needs no texts held out
-        made = knn(seed=self.seed).set_params(
-            calibration=self.calibration,
-            decision=self.decision,
-            calibration_texts=self.calibration_texts,
-        )
-        return made.fit(corpus)
+        return knn(seed=self.seed).set_params(**given).fit(corpus)
 
 
 def auto(
@@ -122,4 +119,5 @@ SYSTEM = System(
     cost="the budget",
     build=auto,
     plan=plan,
+    plans_itself=True,
 )

@@ -60,5 +60,6 @@ SYSTEM = System(
     prepares=True,
     cost_class="linear",
     race=({"cost": 2.0}, {"cost": 0.5}, *FEATURES_RACE, {"beam": 30}, {"prune": 0.03}),
+    thrifty={"trees": 1},
     suits=many_labels,
 )

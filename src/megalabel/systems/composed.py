@@ -8,18 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from megalabel.base import Check, clone
-from megalabel.calibration import METHODS
+from megalabel.base import Check
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.corpus import by_name
-from megalabel.decision import TopK
 from megalabel.errors import ParameterError
 from megalabel.linear import Prior
 from megalabel.parts import Calibrator, Decision
 from megalabel.preparing import Prepared, check_learnable
-from megalabel.tagger import Tagger, as_corpus, calibrator_for
-
-__all__ = ["METHODS", "Composed"]
+from megalabel.tagger import Tagger, as_corpus, provenance_of
 
 
 class Composed(Tagger):
@@ -90,19 +86,10 @@ class Composed(Tagger):
         self.classifier, self.features = made.classifier, made.features
         self.restore(made.learned())
         self.in_names_ = y is not None and by_name(y)
-        seconds = round(time.perf_counter() - started, 3)
-        self.provenance_ = self.provenance_ | {"seconds": seconds}
+        seconds = time.perf_counter() - started
+        own = {name: told for name, told in made.provenance_.items() if name != "seconds"}
+        self.provenance_ = provenance_of(corpus, seconds) | own
         return self
-
-    def _decided(self, fitted: Tagger, held_out: Corpus) -> Tagger:
-        """A fitted tagger that answers by the decision asked for, calibrated as deep as it looks,
-        on texts that it has not seen."""
-        rule = TopK() if self.decision is None else clone(self.decision)
-        if self.calibration is not None and held_out.targets.nnz:
-            fitted.decision_ = rule
-            calibrator = calibrator_for(self.calibration, rule)
-            fitted.calibrate(held_out[: self.calibration_texts], method=calibrator)
-        return fitted.set_decision(self.decision, held_out)
 
     def plain(self) -> Tagger:
         """A tagger of no special kind with the parts that were taken over."""
@@ -119,6 +106,10 @@ class Composed(Tagger):
         made.restore(self.learned())
         made.origin = self.origin
         return made
+
+    def take_labels(self, numbers: Any) -> Tagger:  # type: ignore[override]
+        """A plain tagger of some of the labels."""
+        return self.plain().take_labels(numbers)
 
     def save(self, path: str | Path) -> None:
         """Write the model folder of a plain tagger; an older model there is replaced."""

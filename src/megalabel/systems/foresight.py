@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,58 +51,76 @@ class Foresight:
         self._trials = trials
         self._known: dict[str, _Known] = {}
         self._values: dict[str, float] = {}
+        self._planning = [0.0, 0.0]  # seconds that passed, and that this process worked
 
     def plan(self, candidate: Candidate, texts: int) -> None:
         """Foresee by the plan of a system; a trial of few texts and labels is taken for nothing."""
         corpus = self._trials.corpus
         if texts <= _SMALL and len(corpus.labels) <= _SMALL:
-            self._known[str(candidate)] = _Known(texts, 0.0, 0)
+            self._known[candidate.key] = _Known(texts, 0.0, 0)
             return
-        held = memory_in_use()
+        held, started = memory_in_use(), (time.perf_counter(), time.process_time())
         tagger = candidate.create(self._trials.seed)
         plan = candidate.system.plan(tagger, self._trials.texts(texts))
+        if candidate.system.cost_class != "gpu":  # for which a process waits
+            self._planning[0] += time.perf_counter() - started[0]
+            self._planning[1] += time.process_time() - started[1]
         # without seconds, its vectors alone are too much
         seconds = np.inf if plan.seconds is None or not plan.fits else plan.seconds
-        self._known[str(candidate)] = _Known(texts, seconds, max(0, plan.memory - held))
+        self._known[candidate.key] = _Known(texts, seconds, max(0, plan.memory - held))
 
     def measured(self, trial: Trial) -> None:
         """Learn what a trial took."""
-        before = self._known[str(trial.candidate)]
+        before = self._known[trial.candidate.key]
         growth = before.growth
         if before.measured and before.texts < trial.texts and before.seconds > _TELLING:
             power = np.log(trial.seconds / before.seconds) / np.log(trial.texts / before.texts)
             growth = float(np.clip(power, _LEAST, _MOST))
         memory = int(before.memory * trial.texts / max(1, before.texts))
         known = _Known(trial.texts, trial.seconds, memory, growth, measured=True)
-        self._known[str(trial.candidate)] = known
+        self._known[trial.candidate.key] = known
 
-    def tuned(self, candidate: Candidate, base: Candidate, setting: Mapping[str, object]) -> None:
+    def tuned(self, candidate: Candidate, base: Candidate) -> None:
         """Foresee a candidate that has one more setting than another, by the number of values that
         its features have."""
-        times = _UNKNOWN
-        if "features" in setting:
+        times, seed = _UNKNOWN, self._trials.seed
+        if repr(candidate.create(seed).features) != repr(base.create(seed).features):
             times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
-        known = self._known[str(base)]
-        self._known[str(candidate)] = _Known(
-            known.texts, known.seconds * times, int(known.memory * times), known.growth
+        known = self._known[base.key]
+        self._known[candidate.key] = replace(
+            known, seconds=known.seconds * times, memory=int(known.memory * times)
         )
 
     def seconds(self, candidate: Candidate, texts: int) -> float:
         """What it takes to train a candidate on so many texts, and to rank those held out."""
-        known = self._known[str(candidate)]
-        return known.seconds * known.times(texts) if known.seconds else 0.0
+        known = self._known[candidate.key]
+        slower = 1.0 if known.measured else self._slower
+        return slower * known.seconds * known.times(texts) if known.seconds else 0.0
+
+    def most_texts(self, candidate: Candidate, seconds: float) -> int:
+        """How many texts a candidate can be trained on within so many seconds."""
+        known = self._known[candidate.key]
+        times = seconds / max(1e-9, self.seconds(candidate, known.texts))
+        return int(known.texts * max(0.0, times) ** (1 / known.growth))
+
+    @property
+    def _slower(self) -> float:
+        """By how much all takes longer than plans say, which count no seconds that others have the
+        machine: as planning did."""
+        passed, worked = self._planning
+        return max(1.0, passed / worked) if worked > _TELLING else 1.0
 
     def memory(self, candidate: Candidate, texts: int) -> int:
         """The peak of the process meanwhile, in bytes."""
-        known = self._known[str(candidate)]
+        known = self._known[candidate.key]
         return memory_in_use() + int(known.memory * texts / max(1, known.texts))
 
     def _values_of(self, candidate: Candidate) -> float:
         """Feature values of a text."""
-        if str(candidate) not in self._values:
+        if candidate.key not in self._values:
             sample = self._trials.texts(_SAMPLE)
-            self._values[str(candidate)] = _values(candidate, self._trials.seed, sample)
-        return self._values[str(candidate)]
+            self._values[candidate.key] = _values(candidate, self._trials.seed, sample)
+        return self._values[candidate.key]
 
 
 def _values(candidate: Candidate, seed: int, sample: Corpus) -> float:

@@ -61,7 +61,7 @@ FEATURES_RACE = (
 
 def few_labels(corpus: Corpus) -> bool:
     """Whether a race tries one-versus-all on the labels of a corpus."""
-    return len(corpus.labels) <= 3 * ONE_VS_ALL
+    return len(corpus.labels) <= 2 * ONE_VS_ALL
 
 
 def many_labels(corpus: Corpus) -> bool:

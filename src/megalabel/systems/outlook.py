@@ -68,6 +68,8 @@ def outlook(tagger: Tagger, corpus: Corpus) -> Outlook:
     """About what a fit takes: by its plan where it is large, else, where an encoder is trained, by
     a few steps on a few texts, which take about two seconds or less than a hundredth of the job."""
     system = systems.get(tagger.system or "")
+    if system.plans_itself:
+        return Outlook(None, None, None)
     if len(corpus) >= _PLANNED and system.prepares:
         if (refusal := too_large(tagger, corpus)) is not None:
             return Outlook(None, refusal, None)

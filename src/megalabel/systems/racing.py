@@ -16,12 +16,18 @@ from operator import le
 from typing import Any
 
 from megalabel import systems
+from megalabel.base import clone
 from megalabel.data import Corpus
+from megalabel.decision import TopK
+from megalabel.errors import MegalabelError
 from megalabel.machine import has_gpu_device, memory_available, memory_in_use
+from megalabel.mixing import mix, with_members
+from megalabel.parts import Calibrator, Decision
+from megalabel.rankers.mix import Mix
 from megalabel.systems import COST_CLASSES
 from megalabel.systems.foresight import Foresight
-from megalabel.systems.trials import CUTOFF, Candidate, Trial, Trials, complementary
-from megalabel.tagger import Tagger
+from megalabel.systems.trials import BY, Candidate, Trial, Trials, complementary
+from megalabel.tagger import Tagger, calibrator_for
 from megalabel.units import duration, size
 
 log = logging.getLogger(__name__)
@@ -39,10 +45,9 @@ _BUDGET = 120.0  # seconds
 _TWICE = 2.0  # times what the cheapest linear system takes on all texts, where that is more
 _SPARE = 1.2  # times the seconds foreseen that must be left
 _MIXING = 0.1  # the share of the budget that is left for mixing and calibration
+_WORTHWHILE = 1.2  # times as many texts, for a last training where there is no time for all
+_FEW = 20  # one part of so many of the texts, held out, is not worth a second training
 _NEURAL_TEXTS, _NEURAL_BUDGET = 5_000, 3600.0  # what encoders take at least, without a GPU
-
-Settle = Callable[[Tagger, Corpus], Tagger]
-"""Calibrates a tagger, and lets it learn its decision, on texts that it has not seen."""
 
 
 class Race:
@@ -77,22 +82,32 @@ class Race:
         self._asked, self._budget = budget, _BUDGET if budget is None else budget
         self._told: list[Trial] = []
         self._left_out: dict[str, str] = {}
-        self._result: dict[str, Any] = {}
+        self._won: dict[str, Any] = {}
 
     # ------------------------------------------------------------------ running
-    def run(self, settle: Settle) -> Tagger:
-        """The best tagger, fitted."""
+    def run(
+        self,
+        *,
+        calibration: Calibrator | str | None = "joint",
+        decision: Decision | None = None,
+        calibration_texts: int = 5_000,
+    ) -> Tagger:
+        """The best tagger, fitted; calibration and decision are as for `Tagger`."""
         members = self._members(self._tuned(self._halved()))
-        made = self._finished(members, settle)
-        race = self._described()
+        held_out = self._trials.held_out
+        made, members = self._mixed(members, calibration, decision)
+        if made is None:
+            made = self._trials.trained(members[0])
+            _settle(made, held_out, calibration, decision, calibration_texts)
+        made = self._completed(made, members)
+        race = self._described(made)
         log.info("race: %s won after %s", race["winner"], duration(race["seconds"]))
         made.provenance_ = made.provenance_ | {"race": race}
         return made
 
     def _halved(self) -> list[Trial]:
         """The candidates that are left after rounds on ever more texts."""
-        candidates = list(self._candidates())
-        count = self._first_share(candidates)
+        candidates, count = self._first_round()
         while True:
             trials = self._round(candidates, count)
             left = _better_half(trials)
@@ -121,32 +136,39 @@ class Race:
         if len(self._trials.held_out) < _TUNED:
             return trials
         first, count = trials[0], self._trials.whole
-        ends = sum(self._end(trial.candidate, count) for trial in trials)
+        ends = sum(self._end(trial.candidate, count) for trial in _unlike(trials))
         while count > first.texts and (
-            _TRIALS * self._foresight.seconds(first.candidate, count) > self._left - ends
+            _TRIALS * self._foresight.seconds(first.candidate, count) > self._free - ends
         ):
             count = max(first.texts, count // 2)
         if count > first.texts:
             trials = self._affordable(self._round([trial.candidate for trial in trials], count))
-        every = list(trials)
-        for trial in trials:
-            others = [other for other in trials if other is not trial]
+        every, unlike = list(trials), _unlike(trials)
+        for trial in unlike:
+            others = [other for other in unlike if other is not trial]
             every += self._settings(trial, sum(self._ends(others)))
         return every
 
     def _affordable(self, trials: list[Trial]) -> list[Trial]:
-        """The best trial, and those that there is time for besides, when it comes to train them on
-        all texts. Where time is short, the cheapest of those that are as good comes first."""
-        ordered = sorted(trials, key=lambda trial: -trial.score)
-        if sum(self._ends(ordered[:1])) > self._left / 2:
+        """The best trial that there is time for, when it comes to train it on all texts, and those
+        that there is time for besides. Where it is short, the cheapest of those that are as good
+        comes first."""
+        ordered = sorted(self._in_time(trials), key=lambda trial: -trial.score)
+        if sum(self._ends(ordered[:1])) > self._free / 2:
             alike = [one for one in ordered if le(*ordered[0].above(one))]
             cheapest = min(alike, key=lambda one: self._end(one.candidate, one.texts))
             ordered = [cheapest, *(one for one in ordered if one is not cheapest)]
         chosen = ordered[:1]
         for trial in ordered[1:]:
-            if sum(self._ends([*chosen, trial])) <= self._left:
+            if sum(self._ends([*chosen, trial])) <= self._free:
                 chosen.append(trial)
         return chosen
+
+    def _in_time(self, trials: list[Trial]) -> list[Trial]:
+        """Those whose candidates can be trained on all texts; all of them if none can."""
+        useful = [trial for trial in trials if trial.candidate.system.cost_class != "instant"]
+        in_time = [trial for trial in useful if sum(self._ends([trial])) <= self._free]
+        return in_time or trials
 
     def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
         return (self._end(trial.candidate, trial.texts) for trial in trials)
@@ -157,10 +179,10 @@ class Race:
             known = best.candidate.settings
             if any(name in known and name != "features" for name in setting):
                 continue  # a better value was found already
-            if "features" in setting and self._corpus.texts is None:
-                continue
             candidate = best.candidate.with_setting(setting)
-            self._foresight.tuned(candidate, best.candidate, setting)
+            if self._corpus.texts is None and self._alike(candidate, best.candidate):
+                continue
+            self._foresight.tuned(candidate, best.candidate)
             trial = self._try(candidate, best.texts, ends)
             if not trial.done:
                 continue
@@ -169,52 +191,96 @@ class Race:
             if better > error:
                 best = trial
 
+    def _alike(self, *candidates: Candidate) -> bool:
+        """Whether candidates differ in features alone."""
+        seed = self._trials.seed
+        return len({repr(one.create(seed).classifier) for one in candidates}) == 1
+
     def _members(self, trials: list[Trial]) -> list[Trial]:
         """The best trial and those that a mix with it gains from, trained on all texts that are not
         held out, or on as many as there is time for."""
         most = _MEMBERS if len(self._trials.held_out) >= _MIXED else 1
-        chosen = complementary(trials, self._trials.held_out.targets, most)
+        whole = self._trials.whole
+        in_time = self._in_time(trials)
+        chosen = complementary(in_time, self._trials.held_out.targets, most)
+        # one that is unlike may add to a mix what it does not add to a mean
+        kinds = {trial.candidate.system.cost_class for trial in chosen} | {"instant"}
+        unlike = [one for one in in_time if one.candidate.system.cost_class not in kinds]
+        if len(chosen) < most and unlike:
+            chosen.append(max(unlike, key=lambda trial: trial.score))
         for trial in trials:
             if trial not in chosen:
                 trial.tagger = None
-        best, whole = chosen[0], self._trials.whole
+        best = chosen[0]
         if best.texts < whole and self._foresight.seconds(best.candidate, whole) > self._left:
+            count = self._foresight.most_texts(best.candidate, self._free / _SPARE)
+            if count > _WORTHWHILE * best.texts:
+                more = self._trials.run(best.candidate, min(count, whole), keep=True)
+                self._note(more)
+                best = more if more.done else best
             return [best]
         members: list[Trial] = []
         for trial in chosen:
-            if members and self._seconds_left_for_end(members) < self._end(
-                trial.candidate, trial.texts
-            ):
-                break
+            again = sum(self._end(member.candidate, whole) for member in members)
+            if members and again + sum(self._ends([trial])) > self._free:
+                continue
             if trial.texts < whole:
                 trial = self._trials.run(trial.candidate, whole)
                 self._note(trial)
             if trial.done:
                 members.append(trial)
-        return sorted(members, key=lambda trial: -trial.score) or [best]
+        best = max(members, key=lambda trial: trial.score, default=best)
+        kind = best.candidate.system.cost_class
+        # a mix of fewer is one of unlike members
+        members.sort(key=lambda one: (one is not best, one.candidate.system.cost_class == kind))
+        return members or [best]
 
-    def _seconds_left_for_end(self, members: Sequence[Trial]) -> float:
-        """What is left when members have been trained on all texts and mixed."""
-        again = sum(self._foresight.seconds(m.candidate, len(self._corpus)) for m in members)
-        return self._left - _SPARE * again - _MIXING * self._budget
-
-    def _finished(self, members: list[Trial], settle: Settle) -> Tagger:
-        """The best member or a mix of all, trained on all texts if there is time for it."""
-        texts = len(self._corpus)
+    def _mixed(
+        self, members: list[Trial], calibration: Calibrator | str | None, decision: Decision | None
+    ) -> tuple[Tagger | None, list[Trial]]:
+        """The best mix of the first members, and who they are; None: the first alone is better."""
         best = members[0]
-        self._result = {
-            "winner": str(best.candidate),
-            f"nDCG@{CUTOFF}": best.score,
-            "held_out": len(self._trials.held_out),
-        }
-        again = _SPARE * self._foresight.seconds(best.candidate, texts)
-        first = settle(self._trials.trained(best), self._trials.held_out)
-        if again > self._left:
-            log.info("no time to train on the texts held out, too")
-            self._result["texts"] = best.texts
+        self._won = {"winner": str(best.candidate), BY: best.score}
+        made: Tagger | None = None
+        if len(self._trials.held_out) < _MIXED:
+            return made, members[:1]
+        trained = [self._trials.trained(member) for member in members]
+        chosen, took = 1, 0.0
+        for count in range(len(members), 0, -1):
+            again = sum(self._end(one.candidate, one.texts) for one in members[:count])
+            if took and 1.5 * took + again > self._left:
+                break  # there is no time for another
+            started, names = self._clock(), " and ".join(map(_named, members[:count]))
+            try:
+                mixed = mix(
+                    trained[:count],
+                    self._trials.held_out,
+                    calibration=calibration,
+                    decision=decision,
+                )
+            except MegalabelError as error:
+                log.warning("there is no mix of %s: %s", names, error)
+                continue
+            took = self._clock() - started
+            told = mixed.provenance_["mix"]
+            score = told["held_out"][told["form"]][BY]
+            log.info("mix of %s: %s %.2f %%", names, BY, 100 * score)
+            if score > max(self._won[BY], told["held_out"]["member 0"][BY]):
+                made, chosen = mixed, count
+                self._won = {"winner": f"mix of {names}", BY: score}
+        return made, members[:chosen]
+
+    def _completed(self, first: Tagger, members: list[Trial]) -> Tagger:
+        """The same, trained on all texts if there is time for it."""
+        texts = len(self._corpus)
+        again = sum(self._foresight.seconds(member.candidate, texts) for member in members)
+        if _SPARE * again > self._left:
+            log.info("there is no time to train on the texts held out, too")
             return first
-        self._result["texts"] = texts
-        final = self._trials.fitted(best.candidate, self._corpus)
+        trained = [self._trials.fitted(member.candidate, self._corpus) for member in members]
+        if isinstance(first.classifier_, Mix):
+            return with_members(first, trained, self._corpus)
+        [final] = trained
         final.calibration, final.decision = first.calibration, first.decision
         learned = {name: first.learned()[name] for name in ("metrics_", "reliability_")}
         if first.calibration_ is not None:
@@ -243,22 +309,36 @@ class Race:
             return "there is no GPU"
         return ""
 
-    def _first_share(self, candidates: Sequence[Candidate]) -> int:
-        """How many texts the first round is on, whose candidates are planned for it."""
+    def _first_round(self) -> tuple[list[Candidate], int]:
+        """Who takes part in the first round, all of them planned, and on how many texts it is."""
         count = self._trials.whole
         for _ in range(_HALVINGS):
             count = count // 2 if count >= 2 * _SHARE else count
-        for candidate in candidates:
-            self._foresight.plan(candidate, count)
+        candidates = [one for one in self._candidates() if self._plan(one, count)]
         if self._asked is None:
             good = [one for one in candidates if one.system.cost_class in ("linear", "dear")]
             self._budget = max(_BUDGET, _TWICE * min(map(self._end, good), default=0.0))
+        for place, candidate in enumerate(candidates):
+            thrifty = candidate.system.thrifty
+            if thrifty is not None and self._end(candidate) > self._budget / 2:
+                cheaper = candidate.with_setting(thrifty)
+                if self._plan(cheaper, count):
+                    candidates[place] = cheaper
         while count >= 2 * _SHARE and (
             sum(self._foresight.seconds(one, count) for one in self._possible(candidates))
             > self._budget / _FIRST
         ):
             count //= 2
-        return count
+        return candidates, count
+
+    def _plan(self, candidate: Candidate, count: int) -> bool:
+        """Plan a candidate; False: that fails."""
+        try:
+            self._foresight.plan(candidate, count)
+        except Exception as error:  # of whatever kind, as in a trial
+            self._told.append(Trial(candidate, count, error=error))
+            return False
+        return True
 
     def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that could end within the budget."""
@@ -269,21 +349,27 @@ class Race:
         """Seconds that the race may take, and bytes that the process is going to have: as the
         candidate does that takes the most, twice, as members of a mix are held beside each other.
         """
-        candidates = list(self._candidates())
-        self._first_share(candidates)
+        candidates, _ = self._first_round()
         texts = len(self._corpus)
         held = memory_in_use()
-        most = max(self._foresight.memory(one, texts) for one in self._possible(candidates))
+        possible = self._possible(candidates)
+        most = max((self._foresight.memory(one, texts) for one in possible), default=held)
         return self._budget, min(self.memory, 2 * most - held)
 
     @property
     def _left(self) -> float:
         return self._budget - self._earlier - (self._clock() - self._started)
 
+    @property
+    def _free(self) -> float:
+        """Seconds left for trials and for training on all texts."""
+        return self._left - _MIXING * self._budget
+
     def _end(self, candidate: Candidate, tried: int = 0) -> float:
         """Seconds to train a candidate on all texts but those held out, if more than were tried,
-        and on all."""
-        counts = [self._trials.whole] * (tried < self._trials.whole) + [len(self._corpus)]
+        and on all, if that makes a difference."""
+        whole, texts = self._trials.whole, len(self._corpus)
+        counts = [whole] * (tried < whole) + [texts] * (texts - whole > texts / _FEW)
         return _SPARE * sum(self._foresight.seconds(candidate, count) for count in counts)
 
     def _try(self, candidate: Candidate, count: int, ends: float = 0.0) -> Trial:
@@ -292,12 +378,12 @@ class Race:
         seconds = _SPARE * self._foresight.seconds(candidate, count)
         needed = seconds + self._end(candidate, count) + ends
         memory = self._foresight.memory(candidate, len(self._corpus))
-        trial = Trial(candidate, count)
-        if memory > self.memory:
-            trial.problem = f"would take {size(memory)} of memory"
-        elif needed > self._left:
-            took = duration(needed) if needed < 1e9 else "more memory than there is"
-            trial.problem = f"would take {took}, with the training on all texts"
+        if memory > self.memory or seconds == float("inf"):
+            refused = f"would take {size(memory)} of memory"
+            trial = Trial(candidate, count, refused=refused)
+        elif needed > self._free:
+            refused = f"would take {duration(needed)}, with the training on all texts"
+            trial = Trial(candidate, count, refused=refused)
         else:
             trial = self._trials.run(candidate, count)
         self._note(trial)
@@ -310,10 +396,12 @@ class Race:
         if trial.kept:
             self._earlier += trial.seconds
 
-    def _described(self) -> dict[str, Any]:
-        """What is kept of the race, ready for JSON."""
+    def _described(self, made: Tagger) -> dict[str, Any]:
+        """What is kept of the race that a tagger has won, ready for JSON."""
         return {
-            **self._result,
+            **self._won,
+            "texts": made.n_texts_,
+            "held_out": len(self._trials.held_out),
             "budget": self._budget,
             "seconds": round(self._budget - self._left, 3),
             "trials": [trial.to_dict() for trial in self._told],
@@ -321,16 +409,39 @@ class Race:
         }
 
 
+def _named(trial: Trial) -> str:
+    return str(trial.candidate)
+
+
+def _unlike(trials: Sequence[Trial]) -> list[Trial]:
+    """The first trial of each kind of cost."""
+    kinds = [trial.candidate.system.cost_class for trial in trials]
+    return [trial for place, trial in enumerate(trials) if kinds[place] not in kinds[:place]]
+
+
 def _better_half(trials: Sequence[Trial]) -> list[Trial]:
-    """The better half, and of each other kind of cost the best: unlike members are worth most in a
-    mix. One that is cheaper than those and as good, as far as the texts tell, stays too."""
+    """The better half, and of each other kind of cost the best, but for the floor: one that is much
+    cheaper may be as good on all texts, and unlike members are worth most in a mix."""
     ordered = sorted(trials, key=lambda trial: -trial.score)
     half = -(-len(ordered) // 2)
-    chosen = ordered[:half]
-    for trial in ordered[half:]:
-        kinds = [COST_CLASSES.index(one.candidate.system.cost_class or "") for one in chosen]
-        own = COST_CLASSES.index(trial.candidate.system.cost_class or "")
-        better, error = chosen[half - 1].above(trial)
-        if own > 0 and (own not in kinds or (own < min(kinds) and better <= error)):
-            chosen.append(trial)
-    return chosen
+    kinds = [trial.candidate.system.cost_class for trial in ordered]
+    return [
+        trial
+        for place, trial in enumerate(ordered)
+        if place < half or kinds[place] not in {*kinds[:place], "instant"}
+    ]
+
+
+def _settle(
+    fitted: Tagger,
+    held_out: Corpus,
+    calibration: Calibrator | str | None,
+    decision: Decision | None,
+    texts: int,
+) -> None:
+    """Calibrate a tagger, as deep as its decision looks, on at most so many texts that it has not
+    seen, and let the decision learn from them."""
+    if calibration is not None and held_out.targets.nnz:
+        rule = TopK() if decision is None else clone(decision)
+        fitted.calibrate(held_out[:texts], method=calibrator_for(calibration, rule))
+    fitted.set_decision(decision, held_out)

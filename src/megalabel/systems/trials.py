@@ -22,16 +22,18 @@ from megalabel.calibration import Platt
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import Corpus, Ranking
 from megalabel.errors import MegalabelError
+from megalabel.features import Concat, Tfidf
 from megalabel.metrics.instance import ratio
 from megalabel.outputs import replacing_file
 from megalabel.preparing import in_random_order
-from megalabel.progress import progress
 from megalabel.systems import System
 from megalabel.tagger import Tagger
 
 log = logging.getLogger(__name__)
 
-CUTOFF = 10  # trials are compared by nDCG@10
+CUTOFF = 10
+BY = f"nDCG@{CUTOFF}"
+"""What trials are compared by."""
 _WIDTH = 30  # labels of a text that are kept of a trial's ranking
 MOST_HELD_OUT, _ENOUGH = 8_000, 1_000
 _KEPT = "trial.npz"
@@ -45,8 +47,13 @@ class Candidate:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = [f"{name}={value!r}" for name, value in self.settings.items()]
+        shown = [f"{name}={_brief(value)}" for name, value in self.settings.items()]
         return ", ".join([self.system.name, *shown])
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others."""
+        return f"{self.system.name} {dict(self.settings)!r}"
 
     def create(self, seed: int) -> Tagger:
         """A tagger of it that is not calibrated."""
@@ -71,12 +78,12 @@ class Trial:
     """The nDCG of each of them; none without a result."""
     precision: float = 0.0
     """The share of them whose best label is right."""
-    problem: str = ""
-    """Why there is no result."""
+    refused: str = ""
+    """Why it was not done."""
     error: Exception | None = None
-    """What was raised, if that is why."""
+    """What ended it."""
     tagger: Tagger | None = None
-    """What was trained, where it was trained on all texts that are not held out."""
+    """What was trained, where it is kept."""
     kept: bool = False
     """True if it was finished by an earlier run."""
 
@@ -99,15 +106,16 @@ class Trial:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         settings = {
-            name: repr(value) if isinstance(value, Component) else value
+            name: repr(value) if isinstance(value, Component | tuple) else value
             for name, value in self.candidate.settings.items()
         }
-        told: dict[str, Any] = {"system": self.candidate.system.name, "settings": settings}
-        told["texts"] = self.texts
+        told: dict[str, Any] = {"name": str(self.candidate), "system": self.candidate.system.name}
+        told |= {"settings": settings, "texts": self.texts}
         if not self.done:
-            return told | {"problem": self.problem, "refused": self.error is None}
+            failed = f"failed: {str(self.error) or type(self.error).__name__}"
+            return told | {"problem": self.refused or failed, "refused": bool(self.refused)}
         return told | {
-            f"nDCG@{CUTOFF}": self.score,
+            BY: self.score,
             "P@1": self.precision,
             "seconds": round(self.seconds, 3),
         }
@@ -149,35 +157,34 @@ class Trials:
         """So many of the texts to train on; more of them hold fewer."""
         return self.corpus[np.sort(self._order[:count])]
 
-    def run(self, candidate: Candidate, count: int) -> Trial:
+    def run(self, candidate: Candidate, count: int, *, keep: bool = False) -> Trial:
         """Train a candidate on so many texts and rank those held out, unless that was done before.
 
-        What was trained on all of them stays with the trial. An error ends the trial alone.
+        What was trained stays with the trial if it is of all texts, or is to be kept. An error ends
+        the trial alone.
         """
         trial = Trial(candidate, count)
         try:
             checkpoint = self._checkpoint(candidate, count)
             if not self._taken_up(trial, checkpoint):
                 self._do(trial, checkpoint)
+                trial.tagger = trial.tagger if keep or count == self.whole else None
         except Exception as error:  # of whatever kind: another candidate may do better
-            log.debug("%s failed", candidate, exc_info=True)
-            trial.error = error
-            told = (str(error) or type(error).__name__).splitlines()[0]
-            trial.problem = f"failed: {told[:200]}"
-            return trial
+            log.info("%s failed: %s", candidate, error)
+            return Trial(candidate, count, error=error)
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %d texts: nDCG@%d %.2f %%", candidate, count, CUTOFF, 100 * trial.score)
+        log.info("%s on %s texts: %s %.2f %%", candidate, f"{count:,}", BY, 100 * trial.score)
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
         started, work = self._clock(), checkpoint.file("work")
-        with progress(f"trying {trial.candidate}"), checkpoints.kept_in(work):
+        with checkpoints.kept_in(work):
             fitted = self.fitted(trial.candidate, self.texts(trial.texts))
             trial.ranking = fitted.rank(self.held_out, _WIDTH)
         trial.seconds = self._clock() - started
-        trial.tagger = fitted if trial.texts == self.whole else None
+        trial.tagger = fitted
         if (file := checkpoint.file(_KEPT)) is not None:
             with replacing_file(file) as fresh:
                 ids, scores = trial.ranking.ids, trial.ranking.scores
@@ -224,6 +231,17 @@ class Trials:
             return False
         trial.kept = len(trial.ranking) == len(self.held_out)
         return trial.kept
+
+
+def _brief(value: Any) -> str:
+    """A setting in a few words."""
+    if isinstance(value, Concat):
+        return " + ".join(map(_brief, value.parts))
+    if not isinstance(value, Tfidf):
+        return repr(value)
+    low, high = value.ngram_range
+    runs = "" if high == 1 else f" {low}" if low == high else f" {low} to {high}"
+    return ("words" if value.analyzer == "word" else "letters") + runs
 
 
 def gains(ranking: Ranking, targets: csr_matrix, k: int = CUTOFF) -> np.ndarray:
