@@ -364,7 +364,7 @@ def test_budgets_that_are_none(wrong, shop):
 
 
 def test_gains_are_those_of_evaluate(shop):
-    ranking = systems.create("knn").fit(shop[:500]).rank(shop[500:], 12)
+    ranking = systems.create("knn", calibration=None).fit(shop[:500]).rank(shop[500:], 12)
     truth = shop[500:].targets
     measured = evaluate(ranking, truth, k=(1, 10))
     assert gains(ranking, truth).mean() == pytest.approx(measured["nDCG@10"])
