@@ -5,6 +5,7 @@
 #include "bind_arrays.hpp"
 #include "effects.hpp"
 #include "evaluation.hpp"
+#include "gram.hpp"
 #include "isotonic.hpp"
 #include "joint.hpp"
 #include "metrics.hpp"
@@ -129,6 +130,15 @@ inline void bind_calibration(nb::module_& m) {
             return to_numpy(std::move(fallen), rows.shape(0), rows.shape(1));
         },
         "rows"_a, "pooled"_a);
+    m.def(
+        "weighted_gram",
+        [](In2<double> rows, In<double> weights) {
+            const std::size_t width = rows.shape(1);
+            auto sums =
+                without_gil([&] { return weighted_gram(span(rows), width, span(weights)); });
+            return to_numpy(std::move(sums), width, width);
+        },
+        "rows"_a, "weights"_a, "The sum over rows of weight times row times row transposed.");
     m.def(
         "joint_apply",
         [](In2<float> scores, In2<std::uint8_t> levels, double steps, In<double> knots,

@@ -1236,6 +1236,16 @@ def falling_rows(
     ],
     pooled: int,
 ) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")]: ...
+def weighted_gram(
+    rows: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    weights: Annotated[
+        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C")]:
+    """The sum over rows of weight times row times row transposed."""
+
 def joint_apply(
     *,
     scores: Annotated[

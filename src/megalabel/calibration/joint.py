@@ -404,11 +404,9 @@ def _regression(
         rates = expit(terms @ here)
         gradient = terms.T @ (cells.weights * rates - cells.hits) + firm @ (here - centre)
         free = (here > least) | (gradient < 0)
-        some = terms[:, free]
-        curvature = (some * (cells.weights * rates * (1 - rates))[:, None]).T @ some
-        curvature += firm[np.ix_(free, free)]
+        curvature = _native.weighted_gram(terms, cells.weights * rates * (1 - rates)) + firm
         step, size = np.zeros(len(here)), 1.0
-        step[free] = np.linalg.solve(curvature, gradient[free])
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
         while (there := loss(np.maximum(here - size * step, least))) > now and size > 1e-4:
             size /= 2
         if there > now:

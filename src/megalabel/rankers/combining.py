@@ -224,7 +224,7 @@ class Stack(Combiner):
         for _ in range(STEPS):
             p = 1 / (1 + np.exp(-np.clip(terms @ weights, -30, 30)))
             slope = terms.T @ (counts * (p - hits)) + firm * weights
-            curve = (terms * (counts * p * (1 - p))[:, None]).T @ terms + np.diag(firm)
+            curve = _native.weighted_gram(terms, counts * p * (1 - p)) + np.diag(firm)
             step, before = np.linalg.solve(curve, slope), loss
             for _ in range(HALVINGS):  # a whole step may lead too far
                 loss = _loss(terms, hits, counts, weights - step, firm)
