@@ -41,10 +41,11 @@ struct Rows {
 };
 
 // What is multiplied at a time. Rows and labels may be read past their count, up to whole tiles.
+template <class T>
 struct Block {
     const float* rows;  // which end in zeros
     std::size_t row_count, row_stride;
-    const float* labels;
+    const T* labels;
     std::size_t label_count, label_stride;
     std::size_t places;  // of labels, a multiple of 16
     const float* rest;   // if any: the places of each label after those, 16 with zeros
@@ -60,8 +61,8 @@ struct Kernel {
 
     // Tiles of several rows are summed up `side` rows by `side` labels at a time: what registers
     // hold.
-    template <std::size_t side>
-    __attribute__((always_inline)) static void multiply(const Block& block) {
+    template <std::size_t side, class T>
+    __attribute__((always_inline)) static void multiply(const Block<T>& block) {
         for (std::size_t row = 0; row < block.row_count; row += group)
             if (row + 1 == block.row_count)
                 multiply_group<1, cells, 1, 4>(block, row);
@@ -71,8 +72,9 @@ struct Kernel {
 
   private:
     // Tiles of `height` rows from `row` on and `length` labels.
-    template <std::size_t height, std::size_t length, std::size_t rows, std::size_t labels>
-    __attribute__((always_inline)) static void multiply_group(const Block& block, std::size_t row) {
+    template <std::size_t height, std::size_t length, std::size_t rows, std::size_t labels, class T>
+    __attribute__((always_inline)) static void multiply_group(const Block<T>& block,
+                                                              std::size_t row) {
         for (std::size_t label = 0; label < block.label_count; label += length) {
             Register sums[cells][parts];
             for (std::size_t r = 0; r < height; r += rows)
@@ -95,13 +97,13 @@ struct Kernel {
     }
 
     // The sums in lanes of some rows by some labels, of a tile that is `length` labels wide.
-    template <std::size_t rows, std::size_t labels>
-    __attribute__((always_inline)) static void add_up(const Block& block, std::size_t row,
+    template <std::size_t rows, std::size_t labels, class T>
+    __attribute__((always_inline)) static void add_up(const Block<T>& block, std::size_t row,
                                                       std::size_t label, std::size_t length,
                                                       Register (*sums)[parts]) {
         Register sum[rows][labels][parts] = {};
         const float* x = block.rows + row * block.row_stride;
-        const float* w = block.labels + label * block.label_stride;
+        const T* w = block.labels + label * block.label_stride;
         for (std::size_t j = 0; j < block.places; j += lanes)
             add_step<rows, labels>(x + j, block.row_stride, w + j, block.label_stride, sum);
         if (block.rest != nullptr)
@@ -117,23 +119,39 @@ struct Kernel {
     }
 
     // The products of 16 places.
-    template <std::size_t rows, std::size_t labels>
+    template <std::size_t rows, std::size_t labels, class T>
     __attribute__((always_inline)) static void add_step(const float* x, std::size_t x_stride,
-                                                        const float* w, std::size_t w_stride,
+                                                        const T* w, std::size_t w_stride,
                                                         Register (&sum)[rows][labels][parts]) {
 #pragma GCC unroll 16
         for (std::size_t part = 0; part < parts; ++part) {
             Register left[rows], right;
 #pragma GCC unroll 16
-            for (std::size_t r = 0; r < rows; ++r)
-                std::memcpy(&left[r], x + r * x_stride + part * width, sizeof left[r]);
+            for (std::size_t r = 0; r < rows; ++r) load(x + r * x_stride + part * width, left[r]);
 #pragma GCC unroll 16
             for (std::size_t l = 0; l < labels; ++l) {
-                std::memcpy(&right, w + l * w_stride + part * width, sizeof right);
+                load(w + l * w_stride + part * width, right);
 #pragma GCC unroll 16
                 for (std::size_t r = 0; r < rows; ++r) sum[r][l][part] += left[r] * right;
             }
         }
+    }
+
+    __attribute__((always_inline)) static void load(const float* from, Register& to) {
+        std::memcpy(&to, from, sizeof to);
+    }
+    __attribute__((always_inline)) static void load(const Half* from, Register& to) {
+        typedef std::int32_t Integers __attribute__((vector_size(width * sizeof(std::int32_t))));
+        std::int32_t signed_bits[width];
+        for (std::size_t k = 0; k < width; ++k)
+            signed_bits[k] = static_cast<std::int16_t>(from[k].bits);
+        Integers bits;
+        std::memcpy(&bits, signed_bits, sizeof bits);
+        // As `widen` does; the largest exponent stands for what is not finite.
+        const Integers shifted = bits << 13 & static_cast<std::int32_t>(0x8fffe000);
+        const Integers beyond = ((bits & 0x7c00) == 0x7c00) & 0x7f800000;
+        to = reinterpret_cast<Register>(
+            reinterpret_cast<Integers>(reinterpret_cast<Register>(shifted) * 0x1p112f) | beyond);
     }
 
     // The lanes of each cell summed up: the lower half and the upper one, until one is left.
@@ -169,20 +187,25 @@ struct Kernel {
     }
 };
 
-using Multiply = void (*)(const Block&);
+template <class T>
+using Multiply = void (*)(const Block<T>&);
 
 // The kernel for this processor. By hand and not as clones: they would share one size of tiles.
-inline Multiply multiply_here() {
+template <class T>
+Multiply<T> multiply_here() {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f"))
-        return [](const Block& block)
+        return [](const Block<T>& block)
                    __attribute__((target("avx512f"))) { Kernel<16>::multiply<4>(block); };
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return [](const Block& block)
+        return [](const Block<T>& block)
                    __attribute__((target("avx2,fma"))) { Kernel<8>::multiply<2>(block); };
 #endif
-    return [](const Block& block) { Kernel<4>::multiply<2>(block); };
+    return [](const Block<T>& block) { Kernel<4>::multiply<2>(block); };
 }
+
+template <class T>
+inline const Multiply<T> multiply = multiply_here<T>();
 
 // Numbers in single precision.
 inline void widen_all(const float* from, std::size_t n, float* to) { std::copy_n(from, n, to); }
@@ -213,41 +236,35 @@ const float* padded(Rows<T> from, std::size_t first, std::size_t unit, Paged<flo
 template <class T>
 void multiply_all(Rows<float> x, Rows<T> w, float* out) {
     constexpr std::size_t most = std::size_t{1} << 16;  // numbers of each side, in a core's cache
-    static const Multiply multiply = multiply_here();
     const std::size_t stride = rounded_up(x.width, lanes);
     const std::size_t size = rounded_up(most / std::max(stride, lanes), cells);
     const std::size_t across = rounded_up(w.count, size) / size;
-    parallel_for(
-        rounded_up(x.count, size) / size * across, 1, [&](std::size_t begin, std::size_t end) {
-            thread_local Paged<float> held_rows, held_labels;
-            for (std::size_t piece = begin; piece < end; ++piece) {
-                const std::size_t row = piece / across * size, label = piece % across * size;
-                const auto rows = x.some(row, size);
-                const auto labels = w.some(label, size);
-                Block block{padded(rows, 0, group, held_rows),
-                            rows.count,
-                            stride,
-                            nullptr,
-                            labels.count,
-                            stride,
-                            stride,
-                            nullptr,
-                            out + row * w.count + label,
-                            w.count};
-                // Where tiles are whole, single precision is read where it is, but for the last
-                // places.
-                if constexpr (std::is_same_v<T, float>)
-                    if (labels.count % cells == 0) {
-                        block.labels = labels.data;
-                        block.label_stride = labels.width;
-                        block.places = labels.width / lanes * lanes;
-                        if (block.places < labels.width)
-                            block.rest = padded(labels, block.places, cells, held_labels);
-                    }
-                if (block.labels == nullptr) block.labels = padded(labels, 0, cells, held_labels);
-                multiply(block);
-            }
-        });
+    auto fill = [&](std::size_t row, std::size_t label) {
+        thread_local Paged<float> held_rows, held_labels;
+        const auto rows = x.some(row, size);
+        const auto labels = w.some(label, size);
+        const float* left = padded(rows, 0, group, held_rows);
+        float* to = out + row * w.count + label;
+        // Whole tiles are read where they are, but for the last places. Not halves for many rows:
+        // each group would widen them anew.
+        const bool direct = std::is_same_v<T, float> || rows.count <= group;
+        if (direct && labels.count % cells == 0) {
+            const std::size_t places = w.width / lanes * lanes;
+            const float* rest =
+                places < w.width ? padded(labels, places, cells, held_labels) : nullptr;
+            multiply<T>({left, rows.count, stride, labels.data, labels.count, w.width, places, rest,
+                         to, w.count});
+        } else {
+            const float* right = padded(labels, 0, cells, held_labels);
+            multiply<float>({left, rows.count, stride, right, labels.count, stride, stride, nullptr,
+                             to, w.count});
+        }
+    };
+    parallel_for(rounded_up(x.count, size) / size * across, 1,
+                 [&](std::size_t begin, std::size_t end) {
+                     for (std::size_t piece = begin; piece < end; ++piece)
+                         fill(piece / across * size, piece % across * size);
+                 });
 }
 
 }  // namespace megalabel::products
