@@ -104,14 +104,20 @@ def test_products_of_no_columns_are_zero():
     np.testing.assert_array_equal(products(X, weights), np.zeros((3, 20), np.float32))
 
 
-def test_products_take_any_layout_and_all_numbers_of_float16():
+def test_products_take_any_layout():
     X, weights = rows_and_weights(6, 40, 8)
     wanted = products(X, weights)
     np.testing.assert_array_equal(products(np.asfortranarray(X), weights.T.copy().T), wanted)
     np.testing.assert_array_equal(products(X.astype(float), weights.astype(float)), wanted)
-    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)[:, None]
-    single = products(np.ones((1, 1)), halves)[0]
-    np.testing.assert_array_equal(single, halves[:, 0].astype(np.float32))
+
+
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_products_know_all_numbers_of_float16(rows, width):
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    found = products(np.full((rows, width), 1 / width), np.repeat(numbers[:, None], width, axis=1))
+    wanted = np.broadcast_to(numbers.astype(np.float32), found.shape)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_products_of_shapes_that_do_not_fit_are_refused():
