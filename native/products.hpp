@@ -237,7 +237,7 @@ template <class T>
 void multiply_all(Rows<float> x, Rows<T> w, float* out) {
     constexpr std::size_t most = std::size_t{1} << 16;  // numbers of each side, in a core's cache
     const std::size_t stride = rounded_up(x.width, lanes);
-    const std::size_t size = rounded_up(most / std::max(stride, lanes), cells);
+    const std::size_t size = rounded_up(most / std::max(stride, lanes) + 1, cells);
     const std::size_t across = rounded_up(w.count, size) / size;
     auto fill = [&](std::size_t row, std::size_t label) {
         thread_local Paged<float> held_rows, held_labels;
