@@ -1,5 +1,6 @@
-// Python's view of linear classifiers: training (training.hpp), chunked weights and the search
-// through them (chunks.hpp, chunk_scores.hpp, beam.hpp, forest.hpp), and online trees (online.hpp).
+// Python's view of linear classifiers: dense products (products.hpp), training (training.hpp),
+// chunked weights and the search through them (chunks.hpp, chunk_scores.hpp, beam.hpp, forest.hpp),
+// and online trees (online.hpp).
 #pragma once
 
 #include <nanobind/stl/variant.h>
@@ -12,6 +13,7 @@
 #include "chunks.hpp"
 #include "forest.hpp"
 #include "online.hpp"
+#include "products.hpp"
 #include "training.hpp"
 
 // NumPy sees a Half as a float16.
@@ -25,6 +27,32 @@ struct dtype_traits<megalabel::Half> {
 }  // namespace nanobind::detail
 
 namespace megalabel::bind {
+
+// --- products
+
+template <class T>
+void fill_products(const In2<float>& rows, const In2<T>& weights, const InOut2<float>& out) {
+    const products::Rows<float> x{rows.data(), rows.shape(0), rows.shape(1)};
+    const products::Rows<T> w{weights.data(), weights.shape(0), weights.shape(1)};
+    if (x.width != w.width)
+        throw std::invalid_argument("rows have " + std::to_string(x.width) +
+                                    " columns but weights have " + std::to_string(w.width));
+    if (out.shape(0) != x.count || out.shape(1) != w.count)
+        throw std::invalid_argument(
+            "out must be " + std::to_string(x.count) + " rows by " + std::to_string(w.count) +
+            " labels, not " + std::to_string(out.shape(0)) + " by " + std::to_string(out.shape(1)));
+    without_gil([&] { products::multiply_all(x, w, out.data()); });
+}
+
+inline void bind_products(nb::module_& m) {
+    m.def(
+        "products",
+        [](In2<float> rows, std::variant<In2<float>, In2<Half>> weights, InOut2<float> out) {
+            std::visit([&](const auto& given) { fill_products(rows, given, out); }, weights);
+        },
+        nb::kw_only(), "rows"_a, "weights"_a, "out"_a,
+        "Fill `out` with X W^T; a cell does not depend on the rows and labels beside it.");
+}
 
 // --- training
 

@@ -76,6 +76,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_text(m);
     megalabel::bind::bind_matching(m);
     megalabel::bind::bind_retrieval(m);
+    megalabel::bind::bind_products(m);
     megalabel::bind::bind_training(m);
     megalabel::bind::bind_boosting(m);
     megalabel::bind::bind_chunks(m);

@@ -582,6 +582,22 @@ def vote(
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
     Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
 ]: ...
+def products(
+    *,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    weights: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ]
+    | Annotated[
+        NDArray[numpy.float16], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+) -> None:
+    """
+    Fill `out` with X W^T; a cell does not depend on the rows and labels beside it.
+    """
 
 LANES: int = 16
 

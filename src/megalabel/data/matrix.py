@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 NORMS = {None: _native.Norm.none, "l1": _native.Norm.l1, "l2": _native.Norm.l2}
 _MOST_ENTRIES = np.iinfo(np.int32).max
 NO_WEIGHTS = np.zeros(0, np.float32)
-_BLOCK, _SMALL = 64, 1 << 20  # rows multiplied together by weights of fewer numbers than that
 _COUNT = integer(1)  # made once, as it is asked with every query
 
 
@@ -110,27 +109,25 @@ def filled_rows(matrix: Matrix) -> np.ndarray:
     return np.asarray(np.diff(matrix.indptr) > 0)
 
 
-def products(X: np.ndarray, weights: np.ndarray, whole: int | None = None) -> np.ndarray:
-    """X @ weights.T in float32, each row the same whatever rows are beside it.
+def products(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """X @ weights.T in float32, each row and column the same whatever others are beside it.
 
-    `weights` may be a part of weights that have `whole` numbers.
+    Weights in float16 are not copied as a whole.
 
     Examples
     --------
     >>> products(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
     array([[11.]], dtype=float32)
     """
-    # BLAS has other kernels for single rows and for small products, which round otherwise
-    small = (weights.size if whole is None else whole) < _SMALL
-    block = _BLOCK if small else max(2, len(X))
-    rows = np.ascontiguousarray(X, np.float32)
-    if len(X) % block:
-        rows = np.concatenate([rows, np.zeros((-len(X) % block, X.shape[1]), np.float32)])
-    columns = weights.astype(np.float32, copy=False).T
-    # all values are finite: kernels may raise the flag over what pads their tiles
-    with np.errstate(invalid="ignore"):
-        made = [rows[start : start + block] @ columns for start in range(0, len(rows), block)]
-    return np.concatenate(made or [rows @ columns])[: len(X)]
+    # BLAS has several kernels, by the shapes, which round in different ways
+    kept = weights.dtype if weights.dtype == np.float16 else np.float32
+    out = np.empty((len(X), len(weights)), np.float32)
+    _native.products(
+        rows=np.ascontiguousarray(X, np.float32),
+        weights=np.ascontiguousarray(weights, kept),
+        out=out,
+    )
+    return out
 
 
 def clamped(k: int, n: int) -> int:

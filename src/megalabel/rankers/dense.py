@@ -251,11 +251,11 @@ def best_products(
     """
     if (device := accelerator()) is not None:
         return device.best_products(X, weights, bias, k)
-    size = max(1, min(_SCORES // max(1, len(X)), _WEIGHTS // max(1, weights.shape[1])))
+    size = max(1, _SCORES // max(1, len(X)))
     found: tuple[np.ndarray, np.ndarray] | None = None
     for first in range(0, len(weights), size):
         part = slice(first, first + size)
-        scores = products(X, weights[part], weights.size) + bias[part]
+        scores = products(X, weights[part]) + bias[part]
         made = best(scores, np.arange(first, first + scores.shape[1])[None], k)
         if found is not None:
             both = [np.hstack(pair) for pair in zip(found, made, strict=True)]
