@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy.sparse import csr_matrix
 
 import megalabel.cli.app as cli_app
@@ -79,7 +80,7 @@ def test_train_races_where_no_system_is_named(folder, tmp_path):
 
 def test_what_a_race_says_is_noted_for_people(monkeypatch, capsys):
     logger = logging.getLogger("megalabel.systems.trials")
-    monkeypatch.setattr(output.notes, "file", sys.stderr)
+    monkeypatch.setattr(output, "notes", Console(file=sys.stderr, highlight=False))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with output.telling("megalabel.systems"):
         logger.info("knn on 100 texts")

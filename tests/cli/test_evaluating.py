@@ -66,7 +66,7 @@ def test_bins_intervals_reliability_and_another_model(places):
         "evaluate", places / "knn", places / "things", "-k", "1,2", "--bins", 3, "--intervals",
         "--reliability", "--compare", places / "prior",
     )  # fmt: skip
-    for words in ("equal volume", "adds to P@2", "intervals over texts", "top 2 right", "second"):
+    for words in ("equal volume", "adds to", "intervals over texts", "top 2 right", "second"):
         assert words in shown
     assert "95% interval" in shown
     for words in ("by rank", "by frequency", "20–99", "100+", "gap"):
