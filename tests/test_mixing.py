@@ -121,6 +121,17 @@ def test_what_it_cannot_learn_from(shop, members):
         mix(members, Corpus(shop.texts, targets=[["unheard of"]] * len(shop)))
     with pytest.raises(ParameterError, match="form must be"):
         mix(members, shop, form="median")
+    with pytest.raises(ParameterError, match="taggers must be a list"):
+        mix(members[0], shop)
+    with pytest.raises(ParameterError, match="on must be a Corpus"):
+        mix(members, "shop.csv")
+
+
+def test_texts_that_members_were_trained_on_teach_nothing(shop, members, caplog):
+    with pytest.raises(DataError, match="1,200 of the 1,200 texts"):
+        mix(members, shop[:1200])
+    mix(members, shop[1100:1500], form="means")
+    assert "the mix will trust it too much" in caplog.text
 
 
 def test_a_decision_learns_from_the_mix(shop, members):
@@ -148,6 +159,8 @@ def test_the_recipe_trains_mixes_and_trains_again(shop):
 
 
 def test_one_system_is_ranked_anew(shop):
+    with pytest.raises(ParameterError, match="rerank must be True or False"):
+        systems.create("knn", rerank="yes")
     plain = systems.create("knn").fit(shop[:1800])
     anew = systems.create("knn", rerank=True, neighbours=20).fit(shop[:1800])
     assert isinstance(anew, Mixed)

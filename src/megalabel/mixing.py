@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import check_argument, clone, integer, one_of, unfitted, with_learned
+from megalabel.base import (
+    check_argument,
+    clone,
+    instance,
+    integer,
+    one_of,
+    sequence_of,
+    unfitted,
+    with_learned,
+)
 from megalabel.calibrating import calibrated
 from megalabel.calibration import Joint
 from megalabel.data import Corpus, LabelSet, Ranking
@@ -82,6 +91,8 @@ def mix(
     """
     check_argument("form", form, one_of("auto", *FORMS))
     check_argument("shortlist", shortlist, integer(1))
+    check_argument("taggers", taggers, sequence_of(instance(Tagger)))
+    check_argument("on", on, instance(Corpus))
     members = _Members.of(taggers)
     labels = members.labels
     corpus = on.aligned(labels)
@@ -91,6 +102,7 @@ def mix(
             f"a mix learns from at least {FEWEST} texts with labels that its members know: "
             f"{len(corpus)} texts were given, with {targets.nnz} such labels"
         )
+    _check_unseen(taggers, corpus)
     excluded = None if corpus.excluded is None else corpus.excluded[:, : len(labels)]
     calibrators, rankings = [], []
     for tagger, numbers in zip(taggers, members.numbers, strict=True):
@@ -284,6 +296,18 @@ class _Trial:
         relevant = self.targets > 0
         hits[present] = np.asarray(relevant[texts[present], ids.ravel()[present]]).ravel()
         return self.candidates.said, texts, present, hits
+
+
+def _check_unseen(taggers: Sequence[Tagger], on: Corpus) -> None:
+    """Raise a DataError where a tagger was trained on most of some texts; say so of fewer."""
+    seen = max(tagger.seen_texts(on) for tagger in taggers)
+    told = f"{seen:,} of the {len(on):,} texts to learn from were in the training data of a member"
+    if 2 * seen > len(on):
+        raise DataError(
+            f"{told}, which is better on them than it will ever be: give texts that are new to all"
+        )
+    if seen:
+        log.warning("%s: the mix will trust it too much", told)
 
 
 def _probabilities(tagger: Tagger, corpus: Corpus) -> tuple[Calibrator, Ranking]:

@@ -46,6 +46,8 @@ def check_learnable(corpus: Corpus) -> None:
     """Raise a DataError where a corpus has no text or no label."""
     if not len(corpus):
         raise DataError("there is no text to learn from")
+    if corpus.texts is not None and not pc.any(pc.not_equal(corpus.texts, "")).as_py():
+        raise DataError("all texts are empty: there is nothing to learn from")
     if not len(corpus.labels):
         raise DataError(
             "the corpus has no labels to learn: expected a field `labels` with names, or "

@@ -280,7 +280,8 @@ def mixed(form: str) -> Component:
         Tagger(classifier, calibration=None).fit(corpus)
         for classifier in (OneVsAll(), NearestNeighbours(neighbours=5))
     ]
-    return mix(members, corpus, form=form, shortlist=6)
+    unseen = Corpus([f"{text} {i}" for i, text in enumerate(TEXTS)], targets=TARGETS)
+    return mix(members, unseen, form=form, shortlist=6)
 
 
 @kind

@@ -34,6 +34,10 @@ def run() -> None:
     try:
         try:
             app(prog_name="megalabel", standalone_mode=True)
+        except SystemExit as ended:
+            if ended.code == 130:  # which typer makes of an interrupt
+                raise KeyboardInterrupt from ended
+            raise
         finally:
             if sys.stdout is not None:  # closed by who called
                 sys.stdout.flush()  # so that an error of the last lines is one of ours

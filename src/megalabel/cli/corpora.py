@@ -58,10 +58,11 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     shown["bytes"] = size(shown["bytes"])
     output.show_facts(f"Model {path}", shown)
     corpus, settings = provenance.pop("corpus", {}), provenance.pop("settings", {})
-    race = provenance.pop("race", None)
+    race, mixed = provenance.pop("race", None), provenance.pop("mix", None)
     facts = provenance | settings | {f"corpus {k}": v for k, v in corpus.items()}
     output.show_facts("Trained", facts)
     output.show_race(race)
+    output.show_mix(mixed)
     output.show_held_out(metrics)
     output.show_reliability(reliability)
 

@@ -106,6 +106,8 @@ def show_race(race: Mapping[str, Any] | None) -> None:
         ]
         for trial in tried
     ]
+    if race["winner"] not in {trial["name"] for trial in tried}:
+        rows.append([race["winner"], race["texts"], f"{100 * race['nDCG@10']:.2f}", "", "", ""])
     title = (
         f"Race: {race['winner']} won, measured on {race['held_out']:,} texts held out; "
         f"{duration(race['seconds'])} of {duration(race['budget'])}, trained on "
@@ -114,6 +116,24 @@ def show_race(race: Mapping[str, Any] | None) -> None:
     show_table(title, ["trial", "texts", "nDCG@10 %", "P@1 %", "seconds", ""], rows)
     if refused := len(race["trials"]) - len(tried):
         console.print(f"[dim]{refused} more would have taken more time or memory than there was[/]")
+
+
+def show_mix(described: Mapping[str, Any] | None, members: Sequence[str] = ()) -> None:
+    """What the members of a mix and its forms measured; members have other names if these are
+    given."""
+    if not described:
+        return
+    measured = described["held_out"]
+    names = [*(members or described["members"]), *list(measured)[len(described["members"]) :]]
+    rows = [
+        [name, *(f"{100 * value:.2f}" for value in values.values())]
+        for name, values in zip(names, measured.values(), strict=True)
+    ]
+    title = (
+        f"Mixed by {described['form']}, in %, on {described['texts']:,} texts, each by what "
+        "others taught"
+    )
+    show_table(title, ["", *next(iter(measured.values()))], rows)
 
 
 def show_reliability(tables: Mapping[str, Any]) -> None:

@@ -68,14 +68,7 @@ def mix(
         output.show_json(facts | {"labels": len(mixed.labels), "held_out": described["held_out"]})
         return
     _show(f"Mixed {out}", facts, mixed, as_json)
-    measured = described["held_out"]
-    names_of_rows = [*map(str, models), *list(measured)[len(models) :]]
-    rows = [
-        [name, *(f"{100 * value:.2f}" for value in values.values())]
-        for name, values in zip(names_of_rows, measured.values(), strict=True)
-    ]
-    title = f"In percent, on {described['texts']} texts, each mixed by what others taught"
-    output.show_table(title, ["", *next(iter(measured.values()))], rows)
+    output.show_mix(described, [str(model) for model in models])
 
 
 def prune(

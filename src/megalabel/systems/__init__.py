@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from megalabel.base import boolean, check_argument
 from megalabel.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def create(name: str, **parameters: Any) -> Tagger:
     >>> create("knn", neighbours=30, features__min_df=2).classifier.neighbours
     30
     """
-    if parameters.pop("rerank", False):
+    rerank = parameters.pop("rerank", False)
+    check_argument("rerank", rerank, boolean())
+    if rerank:
         from megalabel.systems.mix import Mixed
 
         return Mixed.of(create(name, **parameters))
@@ -128,7 +131,7 @@ def create(name: str, **parameters: Any) -> Tagger:
     for key in others:
         if "__" not in key and key not in tagger.parameter_names():
             near = difflib.get_close_matches(key, own, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(own)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(own)}."
             raise ParameterError(
                 f"{name} has no parameter {key!r}; {hint} Those of its parts are spelled part.name "
                 "on the command line and part__name in Python."
