@@ -452,3 +452,11 @@ def test_problems_are_listed_up_to_a_limit(tmp_path):
     problems = Problems(skip=True)
     assert len(read(path, problems=problems)) == 2
     assert (problems.count, len(problems.kept)) == (500, 100)
+
+
+def test_a_header_in_another_encoding(tmp_path):
+    (tmp_path / "texts.csv").write_bytes("Titel;Schlagwörter\nein Hut;Hut\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"texts.csv, line 1: .*'ö' in Windows-1252.*cp1252"):
+        read(tmp_path / "texts.csv")
+    columns = {"text_column": "Titel", "label_column": "Schlagwörter"}
+    assert len(read(tmp_path / "texts.csv", encoding="cp1252", **columns)) == 1

@@ -228,13 +228,18 @@ class _Head:
         self.path, self.layout = path, layout
         # blank lines before the header are passed over, as Arrow does
         head = read_head(path, encoding=layout.encoding).lstrip(b"\r\n")
-        self._text = head.decode(errors="replace")
+        self._text, self._line = head.decode(errors="replace"), re.split(b"[\r\n]", head)[0]
         lines = re.split("[\r\n]+", self._text)  # they may end with CR alone
         self.delimiter = delimiter_of(lines[0], layout) or _likely_delimiter(lines[:20])
         self.names = _names(lines[0], self.delimiter)
 
     def chosen(self) -> Chosen:
         """The columns to read."""
+        try:
+            self._line.decode()
+        except UnicodeDecodeError as error:
+            said = not_utf8(self._line, error.start)
+            raise DataError(said, file=self.path, line=1) from None
         known = known_columns(self.names, self.path)
         if self.layout.text is None and not known.keys() & set(TEXT_FIELDS):
             error = guessing.no_header(self.sample(), self.path, self.delimiter)
