@@ -237,8 +237,8 @@ class _Head:
         """The columns to read."""
         try:
             self._line.decode()
-        except UnicodeDecodeError as error:
-            said = not_utf8(self._line, error.start)
+        except UnicodeDecodeError as bad:
+            said = not_utf8(self._line, bad.start)
             raise DataError(said, file=self.path, line=1) from None
         known = known_columns(self.names, self.path)
         if self.layout.text is None and not known.keys() & set(TEXT_FIELDS):
