@@ -58,9 +58,10 @@ def number(low: float | None = None, high: float | None = None) -> Check:
 
 def one_of(*values: Any) -> Check:
     """One of the given values."""
+    named = ", ".join(map(repr, values))
     return Check(
         lambda v: any(v is w or (type(v) is type(w) and v == w) for w in values),
-        "one of " + ", ".join(map(repr, values)),
+        f"one of {named}" if len(values) > 1 else named,
     )
 
 

@@ -53,6 +53,7 @@ def mix(
     shortlist: int = 40,
     calibration: Calibrator | str | None = "joint",
     decision: Decision | None = None,
+    held_out: bool = False,
 ) -> Tagger:
     """One tagger that answers with what several say.
 
@@ -73,6 +74,9 @@ def mix(
         How many labels of each tagger are judged.
     calibration, decision
         As for `Tagger`. Both learn from rankings of texts that the form has not learned from.
+    held_out : bool
+        True if `on` was held out when members were trained: texts that are equal to some of theirs
+        are no mistake then.
 
     Returns
     -------
@@ -102,7 +106,8 @@ def mix(
             f"a mix learns from at least {FEWEST} texts with labels that its members know: "
             f"{len(corpus)} texts were given, with {targets.nnz} such labels"
         )
-    _check_unseen(taggers, corpus)
+    if not held_out:
+        _check_unseen(taggers, corpus)
     excluded = None if corpus.excluded is None else corpus.excluded[:, : len(labels)]
     calibrators, rankings = [], []
     for tagger, numbers in zip(taggers, members.numbers, strict=True):

@@ -182,7 +182,8 @@ def tell_problems(problems: Problems, shown: int = 10) -> None:
     for doubt in problems.notes:
         warn(_said(doubt))
     if problems.count:
-        warn(f"{problems.count:,} bad lines were skipped:")
+        lines = "bad line was" if problems.count == 1 else "bad lines were"
+        warn(f"{problems.count:,} {lines} skipped:")
         for problem in problems.kept[:shown]:
             notes.print(f"  {escape(_said(problem))}", soft_wrap=True)
         if problems.count > shown:

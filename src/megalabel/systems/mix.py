@@ -133,6 +133,7 @@ class Mixed(Composed):
             shortlist=self.shortlist,
             calibration=self.calibration,
             decision=self.decision,
+            held_out=True,
         )
         if self.trainings(len(corpus)) > 1:
             made = with_members(made, [tagger.fit(corpus) for tagger in self.taggers()], corpus)

@@ -257,6 +257,7 @@ class Race:
                     self._trials.held_out,
                     calibration=calibration,
                     decision=decision,
+                    held_out=True,
                 )
             except MegalabelError as error:
                 log.warning("there is no mix of %s: %s", names, error)

@@ -263,7 +263,7 @@ def test_unknown_names_are_answered_with_the_known_ones():
         ),
         ("triplet", {"negatives": 0}, "negatives of Triplet must be"),
         ("contrastive", {"temperature": 0.0}, "temperature of SupervisedContrastive must be"),
-        ("softmax", {"pick": "one"}, "pick of Softmax must be one of 'all' or an integer"),
+        ("softmax", {"pick": "one"}, "pick of Softmax must be 'all' or an integer"),
     ],
 )
 def test_wrong_parameters_are_named(name, parameters, message):
