@@ -8,7 +8,6 @@ from megalabel.linear import OneVsAll
 from megalabel.systems import System
 from megalabel.systems.linear_parts import (
     FEATURES_RACE,
-    few_labels,
     linear_tagger,
     plan_one_vs_all,
 )
@@ -51,5 +50,4 @@ SYSTEM = System(
     prepares=True,
     cost_class="dear",
     race=({"cost": 1.4}, {"cost": 0.4}, *FEATURES_RACE, {"prune": 0.02}),
-    suits=few_labels,
 )

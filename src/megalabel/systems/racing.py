@@ -39,7 +39,8 @@ _HALVINGS = 2  # the first share is a quarter, unless that takes too long
 _FIRST = 8  # the first round may take one part of so many of the budget
 _TUNED = 500  # texts held out; fewer do not tell one setting from another
 _MIXED = 200  # texts held out; fewer do not tell whether a mix is better
-_MEMBERS = 3  # of a mix, at most
+_LEFT = 3  # candidates; with so many, there are no more rounds
+_MEMBERS = 4  # of a mix, at most
 _TRIALS = 8  # of settings, that are to fit into the budget
 _BUDGET = 120.0  # seconds
 _TWICE = 2.0  # times what the cheapest linear system takes on all texts, where that is more
@@ -111,7 +112,7 @@ class Race:
         while True:
             trials = self._round(candidates, count)
             left = _better_half(trials)
-            if len(left) <= _MEMBERS or count == self._trials.whole:
+            if len(left) <= _LEFT or count == self._trials.whole:
                 return left
             candidates = [trial.candidate for trial in left]
             count = min(self._trials.whole, 2 * count)
@@ -202,12 +203,10 @@ class Race:
         most = _MEMBERS if len(self._trials.held_out) >= _MIXED else 1
         whole = self._trials.whole
         in_time = self._in_time(trials)
-        chosen = complementary(in_time, self._trials.held_out.targets, most)
-        # one that is unlike may add to a mix what it does not add to a mean
-        kinds = {trial.candidate.system.cost_class for trial in chosen} | {"instant"}
-        unlike = [one for one in in_time if one.candidate.system.cost_class not in kinds]
-        if len(chosen) < most and unlike:
-            chosen.append(max(unlike, key=lambda trial: trial.score))
+        # the best of each kind first: unlike members add more to a mix than to a mean
+        unlike = _unlike(sorted(in_time, key=lambda trial: -trial.score))
+        others = complementary(in_time, self._trials.held_out.targets, most)
+        chosen = [*unlike, *(one for one in others if one not in unlike)][:most]
         for trial in trials:
             if trial not in chosen:
                 trial.tagger = None
