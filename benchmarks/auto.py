@@ -8,9 +8,11 @@ DATA is a folder of corpora, each with a training and a test part; those without
 Each system is a process of its own, one after another. Ours are given texts and time is that of
 everything: features, training, calibration, saving. Peers are given the tf-idf of the same texts,
 as `benchmarks/linear.py` describes, and their time is that of training and saving; rows without a
-feature are left out for all. Accuracy is in %, measured for all by megalabel; peers give five
-labels a text, so they have no nDCG@10. Memory is the most that training took above what the process
-held with the corpus read, in MiB. "of budget" is the time of auto against what it was given.
+feature are left out for all. "annif" among --which is Annif's ensemble of three, from the texts
+(annif_peer.py); its memory is the peak of its processes. Accuracy is in %, measured for all by
+megalabel; peers that give fewer than ten labels a text have no nDCG@10. Memory is the most that
+training took above what the process held with the corpus read, in MiB. "of budget" is the time of
+auto against what it was given.
 
 With --results every run is kept as a line of JSON, with the machine, the version and the command,
 and one that is there is not run again.
@@ -99,12 +101,38 @@ def measure(system: str, folder: Path, files: Path, args: argparse.Namespace) ->
         names = {"train": "seconds", "train CPU": "CPU", "memory": "memory", "model": "model"}
         return found if "reason" in found else {new: found[old] for old, new in names.items()}
     script = Path(__file__).resolve()
+    if system == "annif":
+        annif = script.with_name("annif_peer.py")
+        python = (args.envs / "annif" / "bin" / "python").absolute()
+        return launch([python, annif, files, args.work], args, cwd=script.parent)
     command = [sys.executable, script, "--data", folder.resolve(), "--alone", system]
     command += ["--work", args.work, "--threads", args.threads, "--budget", args.budget]
     found = launch(command, args, cwd=script.parent)
     if "held" in found:
         found["memory"] = found.pop("peak") - found.pop("held")
     return found
+
+
+def write_for_annif(train: Corpus, test: Corpus, files: Path) -> None:
+    """A vocabulary and both parts as Annif reads them; labels are numbers, as for other peers."""
+
+    def plain(text: str) -> str:
+        return " ".join(text.split()).replace('"', "'")
+
+    def uri(label: int) -> str:
+        return f"<http://labels.example/{label}>"
+
+    names = train.labels.names.to_pylist()
+    vocabulary = (f"{uri(i)}\t{plain(n) or i}\n" for i, n in enumerate(names))
+    (files / "vocabulary.tsv").write_text("".join(vocabulary))
+    for part, name in ((train, "train"), (test, "test")):
+        assert part.texts is not None
+        labels = np.split(part.targets.indices, part.targets.indptr[1:-1])
+        lines = (
+            f"{plain(text)}\t{' '.join(map(uri, own))}\n"
+            for text, own in zip(part.texts.to_pylist(), labels, strict=True)
+        )
+        (files / f"{name}.tsv").write_text("".join(lines))
 
 
 def compare(args: argparse.Namespace, folder: Path, kept: dict[str, Result]) -> None:
@@ -123,6 +151,8 @@ def compare(args: argparse.Namespace, folder: Path, kept: dict[str, Result]) -> 
         if which:
             write(Corpus(features=X, targets=learned), files / "train.txt")
             write(Corpus(features=X_test, targets=truth), files / "test.txt")
+        if "annif" in which:
+            write_for_annif(train, test, files)
         for system in (*args.ours, *which):
             given = args.budget if system == "auto" else None
             key = json.dumps((folder.name, system, given, args.threads))
@@ -163,7 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="a folder of corpora")
     parser.add_argument("--corpora", nargs="+", metavar="NAME", help="all of them by default")
-    parser.add_argument("--budget", type=float, default=600, help="seconds, for auto")
+    parser.add_argument("--budget", type=float, default=600.0, help="seconds, for auto")
     parser.add_argument("--ours", nargs="*", default=OURS)
     parser.add_argument("--peers", type=Path, help="folder of run_NAME.py; without it, ours alone")
     parser.add_argument("--envs", type=Path, default=Path(".peers"), help="NAME/bin/python in it")

@@ -16,6 +16,7 @@ from megalabel.data import Corpus, Ranking
 from megalabel.data.synthetic import generate
 from megalabel.decision import FrankWolfe
 from megalabel.errors import DataError, ParameterError
+from megalabel.features import Tfidf
 from megalabel.metrics import evaluate
 from megalabel.systems import foresight, outlook, racing
 from megalabel.systems.auto import Auto
@@ -254,6 +255,8 @@ def test_better_halves_go_on_to_twice_as_many_texts(table, clock, monkeypatch):
     assert second == 2 * first
     assert len(some) == 8
     assert len(fewer) == 4
+    whole = len(corpus) - race["held_out"]
+    assert [texts for texts in rounds if 2 * texts > whole] == [whole]
 
 
 def test_no_budget_is_two_minutes_or_what_a_linear_system_takes(shop, table, clock):
@@ -303,6 +306,22 @@ def test_settings_are_tried_one_after_another(shop, table, monkeypatch):
     assert settings[0] == {}
     assert {"similarity": "bm25"} in settings
     assert max(map(len, settings)) >= 1
+
+
+def test_features_that_take_too_long_are_tried_with_a_cheaper_system(
+    shop, table, clock, monkeypatch
+):
+    monkeypatch.setattr(racing, "_TUNED", 50)
+    setting = {"features": Tfidf(analyzer="char", ngram_range=(1, 4))}
+    better = replace(planned("slow8"), race=(setting,))
+    weak = replace(planned("slow1"), build=lambda **given: knn(neighbours=1, power=0.0, **given))
+    table("prior", slow8=better, slow1=weak)
+    race = Race(shop, budget=60, clock=clock).run(calibration=None).provenance_["race"]
+    told = [trial for trial in race["trials"] if "features" in trial["settings"]]
+    assert [(trial["system"], "problem" in trial) for trial in told] == [
+        ("slow8", True),
+        ("slow1", False),
+    ]
 
 
 def test_a_killed_race_goes_on_where_it_was(shop, raced, tmp_path, monkeypatch):

@@ -147,7 +147,9 @@ class Race:
         every, unlike = list(trials), _unlike(trials)
         for trial in unlike:
             others = [other for other in unlike if other is not trial]
-            every += self._settings(trial, sum(self._ends(others)))
+            kind = trial.candidate.system.cost_class
+            alike = [one for one in trials if one.candidate.system.cost_class == kind]
+            every += self._settings(trial, alike, sum(self._ends(others)))
         return every
 
     def _affordable(self, trials: list[Trial]) -> list[Trial]:
@@ -174,8 +176,10 @@ class Race:
     def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
         return (self._end(trial.candidate, trial.texts) for trial in trials)
 
-    def _settings(self, best: Trial, ends: float) -> Iterator[Trial]:
-        """Trials of a system's settings, one after another, each beside those that were better."""
+    def _settings(self, best: Trial, alike: list[Trial], ends: float) -> Iterator[Trial]:
+        """Trials of a system's settings, one after another, each beside those that were better;
+        features for which there is no time are tried with the cheapest one of its kind."""
+        cheapest = min(alike, key=lambda trial: trial.seconds)
         for setting in best.candidate.system.race:
             known = best.candidate.settings
             if any(name in known and name != "features" for name in setting):
@@ -183,14 +187,20 @@ class Race:
             candidate = best.candidate.with_setting(setting)
             if self._corpus.texts is None and self._alike(candidate, best.candidate):
                 continue
-            self._foresight.tuned(candidate, best.candidate)
-            trial = self._try(candidate, best.texts, ends)
+            trial = self._try_setting(candidate, best, ends)
+            if not trial.done and "features" in setting and cheapest.seconds < best.seconds:
+                trial = self._try_setting(cheapest.candidate.with_setting(setting), cheapest, ends)
             if not trial.done:
                 continue
             yield trial
             better, error = trial.above(best)
             if better > error:
                 best = trial
+
+    def _try_setting(self, candidate: Candidate, base: Trial, ends: float) -> Trial:
+        """A trial of a candidate that has one more setting than that of another trial."""
+        self._foresight.tuned(candidate, base.candidate)
+        return self._try(candidate, base.texts, ends)
 
     def _alike(self, *candidates: Candidate) -> bool:
         """Whether candidates differ in features alone."""
@@ -313,7 +323,8 @@ class Race:
         """Who takes part in the first round, all of them planned, and on how many texts it is."""
         count = self._trials.whole
         for _ in range(_HALVINGS):
-            count = count // 2 if count >= 2 * _SHARE else count
+            # rounded up, so that rounds of twice as many texts end with all of them
+            count = -(-count // 2) if count >= 2 * _SHARE else count
         candidates = [one for one in self._candidates() if self._plan(one, count)]
         if self._asked is None:
             good = [one for one in candidates if one.system.cost_class in ("linear", "dear")]
@@ -328,7 +339,7 @@ class Race:
             sum(self._foresight.seconds(one, count) for one in self._possible(candidates))
             > self._budget / _FIRST
         ):
-            count //= 2
+            count = -(-count // 2)
         return candidates, count
 
     def _plan(self, candidate: Candidate, count: int) -> bool:
