@@ -144,12 +144,11 @@ class Race:
             count = max(first.texts, count // 2)
         if count > first.texts:
             trials = self._affordable(self._round([trial.candidate for trial in trials], count))
-        every, unlike = list(trials), _unlike(trials)
+        # the cheapest first: its settings are tried in the time of one of the others
+        every, unlike = list(trials), sorted(_unlike(trials), key=lambda trial: trial.seconds)
         for trial in unlike:
             others = [other for other in unlike if other is not trial]
-            kind = trial.candidate.system.cost_class
-            alike = [one for one in trials if one.candidate.system.cost_class == kind]
-            every += self._settings(trial, alike, sum(self._ends(others)))
+            every += self._settings(trial, sum(self._ends(others)))
         return every
 
     def _affordable(self, trials: list[Trial]) -> list[Trial]:
@@ -176,9 +175,15 @@ class Race:
     def _ends(self, trials: Sequence[Trial]) -> Iterator[float]:
         return (self._end(trial.candidate, trial.texts) for trial in trials)
 
-    def _settings(self, best: Trial, alike: list[Trial], ends: float) -> Iterator[Trial]:
+    def _settings(self, best: Trial, ends: float) -> Iterator[Trial]:
         """Trials of a system's settings, one after another, each beside those that were better;
-        features for which there is no time are tried with the cheapest one of its kind."""
+        features for which there is no time are tried with the cheapest system of its kind."""
+        kind, count = best.candidate.system.cost_class, best.texts
+        alike = [
+            trial
+            for trial in self._told
+            if trial.done and trial.texts == count and trial.candidate.system.cost_class == kind
+        ]
         cheapest = min(alike, key=lambda trial: trial.seconds)
         for setting in best.candidate.system.race:
             known = best.candidate.settings
