@@ -166,7 +166,11 @@ def compare(args: argparse.Namespace, folder: Path, kept: dict[str, Result]) -> 
                         result |= accuracy(args.work / "top.npy", truth, counts, n)
                 kept[key] = result
                 if args.results is not None:
-                    line = {"run": json.loads(key), **about, "command": sys.argv}
+                    line = {
+                        "run": json.loads(key),
+                        **about,
+                        "command": [Path(word).name for word in sys.argv],
+                    }
                     with args.results.open("a") as out:
                         out.write(json.dumps(line | {"result": result}) + "\n")
             rows[system] = kept[key]
