@@ -193,9 +193,37 @@ def print_table(rows: dict[str, Result], budget: float) -> None:
     print(flush=True)
 
 
+def print_summary(kept: dict[str, Result], budget: float) -> None:
+    """One line a corpus of all runs kept."""
+    runs: dict[str, dict[str, Result]] = {}
+    for key, result in kept.items():
+        corpus, system, given, _ = json.loads(key)
+        if given in (None, budget) and "reason" not in result:
+            runs.setdefault(corpus, {})[system] = result
+    peers = [name for name in (*PEERS, "annif") if any(name in row for row in runs.values())]
+    columns = [f"auto, {budget:.0f} s", "best system of ours", *peers, "seconds of auto"]
+    print(f"| corpus | {' | '.join(columns)} |\n|---|" + "---:|" * len(columns))
+    for corpus, row in sorted(runs.items()):
+        singles = {name: row[name] for name in OURS if name in row and name != "auto"}
+        best = max(singles, key=lambda name: singles[name]["P@5"], default="")
+        cells = [_figures(row.get("auto")), f"{_figures(singles.get(best))} ({best})"]
+        cells += [_figures(row.get(name)) for name in peers]
+        cells += [f"{row['auto']['seconds']:.0f}" if "auto" in row else ""]
+        print(f"| {corpus} | {' | '.join(cells)} |")
+
+
+def _figures(result: Result | None) -> str:
+    names = ("P@1", "P@3", "P@5", "nDCG@10", "PSP@5")
+    return (
+        " / ".join(f"{result[name]:.2f}" if name in result else "-" for name in names)
+        if result
+        else ""
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder of corpora")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="a folder of corpora")
     parser.add_argument("--corpora", nargs="+", metavar="NAME", help="all of them by default")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds, for auto")
     parser.add_argument("--ours", nargs="*", default=OURS)
@@ -205,6 +233,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a file to keep runs in")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=int, default=7200, help="seconds for a process")
+    parser.add_argument("--summary", action="store_true", help="only show what is kept")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -215,6 +244,9 @@ def main() -> None:
     if args.results is not None and args.results.exists():
         for line in map(json.loads, args.results.read_text().splitlines()):
             kept[json.dumps(line["run"])] = line["result"]
+    if args.summary:
+        print_summary(kept, args.budget)
+        return
     folders = [folder for folder in args.data.iterdir() if folder.is_dir()]
     found = sorted(one.name for one in folders if {"train", "test"} <= set(splits_of(one)))
     for name in args.corpora or found:
