@@ -48,7 +48,8 @@ def kept_vectors(
     where = Path(cache) if cache is not None else checkpoints and checkpoints / "vectors"
     if where is None:
         return encode(inputs)
-    column = strings([text for arrays in text_batches(inputs) for text in from_arrays(*arrays)])
+    parts = [from_arrays(*arrays) for arrays in text_batches(inputs)]
+    column = pa.concat_arrays(parts or [strings([])])
     # each distinct text, and which of them the rows have
     hashes, first, places = np.unique(text_hashes(column), return_index=True, return_inverse=True)
     folder = where / model()[:20]

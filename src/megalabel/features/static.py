@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import array, boolean, instance, integer, one_of, optional, value
+from megalabel.base import array, instance, integer, number, one_of, optional, value
 from megalabel.data.matrix import normalised_rows, products
 from megalabel.errors import ParameterError
 from megalabel.features.onnx import opened_tokenizer, token_rows
@@ -39,8 +39,8 @@ class StaticEmbedding(Featurizer):
         The vectors of tokens, times their weights.
     silent_ : bool array (tokens,)
         Which tokens are left out of the mean: that of padding, and in most folders the unknown one.
-    normalised_ : bool
-        Whether vectors are scaled to length one.
+    length_ : float or None
+        What vectors are scaled to.
     projection_ : float32 array (narrow, width) or None
         What vectors are projected by at last.
 
@@ -60,14 +60,14 @@ class StaticEmbedding(Featurizer):
         "tokenizer_": value(instance(str)),
         "table_": array(np.float32, "tokens", "width"),
         "silent_": array(np.bool_, "tokens"),
-        "normalised_": value(boolean()),
+        "length_": optional(value(number(0))),
         "projection_": optional(array(np.float32, "narrow", "width")),
     }
 
     tokenizer_: str
     table_: np.ndarray
     silent_: np.ndarray
-    normalised_: bool
+    length_: float | None = None
     projection_: np.ndarray | None = None
 
     def __init__(
@@ -83,12 +83,13 @@ class StaticEmbedding(Featurizer):
         if self.folder is None:
             raise ParameterError("StaticEmbedding needs the folder of static word vectors")
         known = read_static(self.folder)
+        scaled = known.normalised if self.norm == "auto" else self.norm is not None
         self.restore(
             {
                 "tokenizer_": known.words.tokenizer,
                 "table_": known.table,
                 "silent_": known.silent,
-                "normalised_": known.normalises(self.norm),
+                "length_": 1.0 if scaled else None,
             }
         )
         return self
@@ -105,8 +106,8 @@ class StaticEmbedding(Featurizer):
         shares = np.repeat(1 / np.maximum(1, counts), counts).astype(np.float32)
         shape = (len(rows), len(self.table_))
         vectors = np.asarray(csr_matrix((shares, ids[spoken], indptr), shape) @ self.table_)
-        if self.normalised_:
-            vectors = np.asarray(normalised_rows(vectors))
+        if self.length_ is not None:
+            vectors = np.asarray(normalised_rows(vectors)) * np.float32(self.length_)
         return vectors if self.projection_ is None else products(vectors, self.projection_)
 
     @property

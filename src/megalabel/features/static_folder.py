@@ -23,6 +23,7 @@ _TABLES = ("embeddings", "embedding.weight")  # of model2vec, of sentence-transf
 _TYPES = ("F64", "F32", "F16", "I8")
 _WHOLE = ("I64", "I32")
 _PADDING = ("[PAD]", "<pad>", "<|pad|>")
+_GAP = 1 << 20  # numbers that no token has
 _LARGEST = 1 << 28  # bytes of a JSON file
 
 
@@ -51,10 +52,6 @@ class StaticVectors:
     """bool (tokens,): which tokens are left out of the mean."""
     normalised: bool
     """Whether the folder says that vectors are scaled to length one."""
-
-    def normalises(self, norm: str | None) -> bool:
-        """Whether vectors are scaled, by what a user says: "auto" is what the folder says."""
-        return self.normalised if norm == "auto" else norm is not None
 
 
 def is_static(source: str | os.PathLike[str]) -> bool:
@@ -170,7 +167,10 @@ def _words(file: Path) -> StaticWords:
         raise DataError(f"the tokenizer cannot be read: {error}", file=file) from None
     pads = (made.token_to_id(name) for name in (own, *_PADDING) if isinstance(name, str))
     pad = next((number for number in pads if number is not None), None)
-    known = 1 + max(made.get_vocab().values(), default=-1)
+    pieces = made.get_vocab()
+    known = 1 + max(pieces.values(), default=-1)
+    if known > 16 * len(pieces) + _GAP:  # what goes through all numbers would take long
+        raise DataError(f"token {known - 1} is far beyond the {len(pieces)} tokens", file=file)
     if pad is None:
         made.add_special_tokens([_PADDING[0]])
         pad = made.token_to_id(_PADDING[0])

@@ -17,30 +17,34 @@ from megalabel.neural.tokens import TokenBatch, Tokenizer
 from megalabel.parts import Featurizer
 
 
+_LEAST = 1e-12
+
+
 class StaticEncoder(Encoder):
     """The vectors of a text's tokens, looked up in a table and averaged.
 
-    The table starts as a folder has it, and is trained on. Order does not matter, and a text
+    The table starts as a folder has it, times a number that makes its entries about 1, and is
+    trained on. Order does not matter, and a text
     without a known token is a vector of zeros. It is thousands of times as fast as a transformer.
 
     Parameters
     ----------
     source : str
         A folder of model2vec, or of sentence-transformers with a StaticEmbedding in it.
-    norm : "auto", "l2" or None
-        "auto": as the folder says; "l2": vectors are scaled to length one. A head of all labels
-        learns better from vectors that are not.
+    norm : "l2" or None
+        "l2": vectors of texts are scaled to the length sqrt(width), so that their entries are
+        about 1, as the rates of heads are meant for.
     sparse : bool
         Update the vectors of a batch's tokens alone: far quicker with many tokens.
     """
 
     PARAMETERS = {  # noqa: RUF012
         "source": instance(str),
-        "norm": one_of("auto", "l2", None),
+        "norm": one_of("l2", None),
         "sparse": boolean(),
     }
 
-    def __init__(self, source: str, *, norm: str | None = None, sparse: bool = True) -> None:
+    def __init__(self, source: str, *, norm: str | None = "l2", sparse: bool = True) -> None:
         self.source = source
         self.norm = norm
         self.sparse = sparse
@@ -55,13 +59,10 @@ class StaticEncoder(Encoder):
                 f"{self.source} has another tokenizer: take Tokenizer({self.source!r})"
             )
         tokens, width = known.table.shape
-        module = _Static(tokens, width, known.normalises(self.norm), self.sparse)
-        module.load_state_dict(
-            {
-                "words.weight": torch.from_numpy(known.table),
-                "silent": torch.from_numpy(known.silent),
-            }
-        )
+        module = _Static(tokens, width, self.norm is not None, self.sparse)
+        # rates are meant for numbers of about this size
+        table = torch.from_numpy(known.table / max(float(known.table.std()), _LEAST))
+        module.load_state_dict({"words.weight": table, "silent": torch.from_numpy(known.silent)})
         return module
 
     def describe(self, module: EncoderModule) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class StaticEncoder(Encoder):
             tokenizer_=features.definition_,
             table_=self.weights_["words.weight"],
             silent_=self.weights_["silent"],
-            normalised_=self.about_["normalised"],
+            length_=self.about_["width"] ** 0.5 if self.about_["normalised"] else None,
             projection_=plain[0]["weight"] if plain else None,
         )
 
@@ -116,7 +117,9 @@ class _Static(EncoderModule):
         spoken = (inputs.mask & ~self.silent[inputs.ids]).to(self.words.weight.dtype)
         shares = spoken / spoken.sum(1, keepdim=True).clamp(min=1)
         made: Tensor = torch.bmm(shares[:, None], self.words(inputs.ids))[:, 0]
-        return nn.functional.normalize(made, dim=1) if self.normalised else made
+        if not self.normalised:
+            return made
+        return nn.functional.normalize(made, dim=1) * self.width**0.5
 
     def hidden(self, inputs: TokenBatch) -> list[Tensor]:
         return [self.words(inputs.ids)]
