@@ -35,7 +35,7 @@ def write_model2vec(
     special: Sequence[str] = (PADDING, UNKNOWN),
     normalize: bool = False,
 ) -> str:
-    """Write a folder of model2vec: `embeddings`, and `weights` and `mapping` where there are any."""
+    """Write a folder of model2vec: `embeddings`, and perhaps `weights` and `mapping`."""
     write_tokenizer(folder / "tokenizer.json", words, special=special)
     save_file(arrays, folder / "model.safetensors")
     write_json(folder / "config.json", {"model_type": "model2vec", "normalize": normalize})
@@ -56,7 +56,7 @@ def write_sentence_transformers(
     save_file({"embedding.weight": table}, folder / inner / "model.safetensors")
     kinds = [f"sentence_transformers.models.{kind}" for kind in modules]
     places = [inner, *(f"{i}_{kind}" for i, kind in enumerate(modules[1:], 1))]
-    said = [{"idx": i, "path": p, "type": k} for i, (p, k) in enumerate(zip(places, kinds))]
+    said = [{"path": place, "type": kind} for place, kind in zip(places, kinds, strict=True)]
     write_json(folder / "modules.json", said)
     return str(folder)
 

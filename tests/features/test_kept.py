@@ -24,6 +24,10 @@ class Encoder:
         return np.array([[len(text), len(text.split())] for text in texts], np.float32)
 
 
+def flat(given: list[list[str]]) -> list[str]:
+    return [text for texts in given for text in texts]
+
+
 def vectors(texts, encode, cache=None, model="one"):
     return kept_vectors(texts, cache, lambda: model, encode)
 
@@ -41,7 +45,7 @@ def test_without_a_folder_texts_are_encoded_as_they_come(encode):
 
 def test_each_text_is_encoded_once(encode, tmp_path):
     np.testing.assert_array_equal(vectors(TEXTS, encode, str(tmp_path)), Encoder()(TEXTS))
-    assert sorted(sum(encode.given, [])) == sorted(set(TEXTS))
+    assert sorted(flat(encode.given)) == sorted(set(TEXTS))
     assert encode.given[0][0] == TEXTS[-1]  # the longest first
     again = [*TEXTS[::-1], "new"]
     before = len(encode.given)
@@ -53,7 +57,7 @@ def test_models_do_not_share(encode, tmp_path):
     vectors(TEXTS, encode, str(tmp_path), "one")
     before = len(encode.given)
     vectors(TEXTS, encode, str(tmp_path), "another")
-    assert sorted(sum(encode.given[before:], [])) == sorted(set(TEXTS))
+    assert sorted(flat(encode.given[before:])) == sorted(set(TEXTS))
 
 
 def test_what_was_encoded_before_an_interruption_stays(encode, tmp_path):
@@ -65,7 +69,7 @@ def test_what_was_encoded_before_an_interruption_stays(encode, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         vectors(TEXTS, failing, str(tmp_path))
     np.testing.assert_array_equal(vectors(TEXTS, encode, str(tmp_path)), Encoder()(TEXTS))
-    assert sorted(sum(encode.given, [])) == sorted(set(TEXTS))
+    assert sorted(flat(encode.given)) == sorted(set(TEXTS))
 
 
 def test_damaged_files_are_made_anew(encode, tmp_path):
@@ -74,7 +78,7 @@ def test_damaged_files_are_made_anew(encode, tmp_path):
         file.write_bytes(file.read_bytes()[:-3])
     before = len(encode.given)
     np.testing.assert_array_equal(vectors(TEXTS, encode, str(tmp_path)), Encoder()(TEXTS))
-    assert sorted(sum(encode.given[before:], [])) == sorted(set(TEXTS))
+    assert sorted(flat(encode.given[before:])) == sorted(set(TEXTS))
 
 
 def test_the_folder_of_checkpoints_is_taken(encode, tmp_path):

@@ -16,7 +16,6 @@ from megalabel.neural.encoders.base import Encoder, EncoderModule
 from megalabel.neural.tokens import TokenBatch, Tokenizer
 from megalabel.parts import Featurizer
 
-
 _LEAST = 1e-12
 
 
