@@ -7,7 +7,8 @@ Four encoders under the same head of all labels (renee, without calibration): "b
 words from scratch; "static", word vectors of others (--static, a folder), trained on; "frozen
 static", the same as they are, under a trained map; "frozen model", the vectors of a transformer
 (--model, a folder) as they are, under a trained map. Beside them dismec on tf-idf. Each learns from
-the same texts of a corpus, drawn by a seed.
+the same texts of a corpus, drawn by a seed, and the labels that these carry. Others of the test
+texts count as not found.
 
 The rate of an encoder is one of two (RATES), chosen once: on the first corpus, of 2,000 other texts
 of training a fifth is held out, and the best P@1 there counts. Test texts, of which --tests are
@@ -78,6 +79,11 @@ def sample(corpus: Corpus, texts: int, skipped: int = 0) -> Corpus:
     return corpus[np.sort(order[skipped : skipped + texts])]
 
 
+def used(corpus: Corpus) -> Corpus:
+    """A corpus with those labels alone that its texts carry: others cannot be learned."""
+    return corpus.with_labels(np.flatnonzero(corpus.label_counts))
+
+
 def chosen_rate(way: str, data: Path, options: argparse.Namespace) -> float:
     """The rate with the best P@1 on texts held out of training."""
     if len(RATES[way]) == 1:
@@ -85,7 +91,8 @@ def chosen_rate(way: str, data: Path, options: argparse.Namespace) -> float:
     some = sample(megalabel.read(data, "train"), CHOSEN_ON, options.texts)
     learned = int(len(some) * (1 - HELD_OUT))
     order = np.random.default_rng(1).permutation(len(some))
-    train, judged = some[np.sort(order[:learned])], some[np.sort(order[learned:])]
+    train = used(some[np.sort(order[:learned])])
+    judged = some[np.sort(order[learned:])].aligned(train.labels)
     found = {}
     for rate in RATES[way]:
         fitted = created(way, rate, options).fit(train)
@@ -95,9 +102,8 @@ def chosen_rate(way: str, data: Path, options: argparse.Namespace) -> float:
 
 def measured(way: str, data: Path, rate: float, options: argparse.Namespace) -> Row:
     """One way on one corpus."""
-    corpus = megalabel.read(data, "train")
-    train = sample(corpus, options.texts)
-    test = sample(megalabel.read(data, "test").aligned(corpus.labels), options.tests)
+    train = used(sample(megalabel.read(data, "train"), options.texts))
+    test = sample(megalabel.read(data, "test"), options.tests).aligned(train.labels)
     tagger = created(way, rate, options)
     if way != "dismec":
         import torch

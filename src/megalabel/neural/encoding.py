@@ -48,7 +48,7 @@ def computes_in_bf16(device: torch.device) -> bool:
     """Whether a device has instructions for bf16: there it is several times as fast as float32."""
     if device.type != "cpu":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    known = getattr(torch.cpu, "get_capabilities", dict)()
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 

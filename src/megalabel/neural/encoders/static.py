@@ -24,7 +24,7 @@ class StaticEncoder(Encoder):
 
     The table starts as a folder has it, times a number that makes its entries about 1, and is
     trained on. Order does not matter, and a text
-    without a known token is a vector of zeros. It is thousands of times as fast as a transformer.
+    without a known token is a vector of zeros.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ class _Static(EncoderModule):
         spoken = (inputs.mask & ~self.silent[inputs.ids]).to(self.words.weight.dtype)
         shares = spoken / spoken.sum(1, keepdim=True).clamp(min=1)
         made: Tensor = torch.bmm(shares[:, None], self.words(inputs.ids))[:, 0]
-        if not self.normalised:
-            return made
-        return nn.functional.normalize(made, dim=1) * self.width**0.5
+        if self.normalised:
+            made = nn.functional.normalize(made, dim=1) * self.width**0.5
+        return made
 
     def hidden(self, inputs: TokenBatch) -> list[Tensor]:
         return [self.words(inputs.ids)]
