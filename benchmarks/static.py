@@ -1,6 +1,7 @@
 """What an encoder is worth on two processor cores: accuracy, seconds and memory by corpus.
 
     python benchmarks/static.py --data FOLDER … --static FOLDER --model FOLDER [--json FILE]
+    python benchmarks/static.py --data FOLDER … --static FOLDER --model FOLDER --speed TEXTS
     python benchmarks/static.py --table FILE
 
 Four encoders under the same head of all labels (renee, without calibration): "bag", vectors of
@@ -15,9 +16,10 @@ of training a fifth is held out, and the best P@1 there counts. Test texts, of w
 drawn, are read for the final figures alone.
 
 Each way is a process of its own. Seconds are of CPU and by the clock, of features and training; the
-rate's choice is not in them. "encoding" is the part in which a transformer reads the texts. Memory
-is the peak of the process beyond what it had when the corpus was read. `--json` keeps a line for
-each way, with the machine, the version and the command; `--table` prints such a file.
+rate's choice is not in them. What features take is said apart: there a transformer reads the texts.
+Memory is the peak of the process beyond what it had when the corpus was read. `--json` keeps a line
+for each way, with the machine, the version and the command; `--table` prints such a file. `--speed`
+prints how many texts of a corpus a model reads a second in each precision, on one thread.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import numpy as np
 
 import megalabel
 from megalabel import Corpus, systems
+from megalabel.features import StaticEmbedding
 from megalabel.machine import forget_peak, memory_in_use, peak_memory
 from megalabel.metrics import evaluate
 
@@ -130,6 +133,34 @@ def measured(way: str, data: Path, rate: float, options: argparse.Namespace) -> 
     }
 
 
+def speed(data: Path, options: argparse.Namespace) -> list[Row]:
+    """How fast the model reads texts of a corpus, in each precision, on one thread."""
+    import torch
+
+    from megalabel.neural import Embedding
+
+    torch.set_num_threads(1)
+    megalabel.set_threads(1)
+    texts = sample(megalabel.read(data, "train"), options.speed)
+    plain = Embedding(options.model, max_length=options.tokens, device="cpu").fit([])
+    exact, rows = plain.transform(texts), []
+    kinds: dict[str, Any] = {"float32": plain}
+    kinds["bf16"] = Embedding(
+        options.model, max_length=options.tokens, device="cpu", precision="bf16"
+    ).fit([])
+    kinds["int8, by onnxruntime"] = plain.onnx_twin(int8=True)
+    kinds["static vectors"] = StaticEmbedding(options.static).fit()
+    for kind, features in kinds.items():
+        cpu = time.process_time()
+        vectors = features.transform(texts)
+        rate = len(texts) / (time.process_time() - cpu)
+        alike = None
+        if vectors.shape == exact.shape:
+            alike = float(np.einsum("ij,ij->i", vectors, exact).mean())
+        rows.append({"corpus": data.name, "kind": kind, "texts a CPU s": rate, "cosine": alike})
+    return rows
+
+
 def table(rows: list[Row]) -> str:
     """All rows as a table."""
     lines = ["| corpus | encoder | rate | P@1 / 3 / 5 | PSP@5 | CPU s (features) | s | MiB |"]
@@ -159,18 +190,23 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="where all figures go, a line each")
     parser.add_argument("--rate", type=float, help="of one way on one corpus, in this process")
+    parser.add_argument("--speed", type=int, help="read so many texts in each precision instead")
     options = parser.parse_args()
     if options.table is not None:
         print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
-        return
-    if options.rate is not None:
-        print(json.dumps(measured(options.ways[0], options.data[0], options.rate, options)))
         return
     about = {
         "machine": f"{platform.machine()}, {platform.system()}, {options.threads} threads",
         "version": megalabel.__version__,
         "command": " ".join(Path(word).name for word in ["python", *sys.argv]),
     }
+    if options.speed is not None:
+        for data in options.data:
+            print("\n".join(json.dumps(about | row) for row in speed(data, options)))
+        return
+    if options.rate is not None:
+        print(json.dumps(measured(options.ways[0], options.data[0], options.rate, options)))
+        return
     rows, rates = [], {way: chosen_rate(way, options.data[0], options) for way in options.ways}
     same = ("static", "model", "texts", "tests", "tokens", "epochs", "batch", "threads")
     given = [f"--{name}={getattr(options, name)}" for name in same]

@@ -22,6 +22,7 @@ from megalabel.neural import (
     FullClassifier,
     StagedClassifier,
     Trainer,
+    encoder_of,
     encoding,
 )
 from megalabel.neural.batches import TextSource, rows_on
@@ -123,7 +124,7 @@ def test_other_rows_are_refused(kind, X):
     fitted = kind(FrozenEncoder(), TRAINER).fit(X, targets)
     with pytest.raises(ShapeError, match="7"):
         fitted.rank(X[:, :7], 2)
-    with pytest.raises(ShapeError, match="vectors of 8, not of 7"):
+    with pytest.raises(ShapeError, match="vectors of 8, not 7"):
         fitted.encoder_.begin(X[:, :7], seed=0)
 
 
@@ -186,9 +187,10 @@ class TestOverAModel:
         assert len(read) == len(small)
         assert isinstance(fitted.features_, Projected)
         fitted.save(tmp_path / "model")
-        text = (tmp_path / "model" / "megalabel.json").read_text()
+        assert '"cache"' not in (tmp_path / "model" / "megalabel.json").read_text()
         loaded = Tagger.load(tmp_path / "model")
-        assert '"cache"' not in text
+        with pytest.raises(ParameterError, match="Projected has no encoder of tokens"):
+            encoder_of(loaded)  # it is not what was trained
         np.testing.assert_allclose(
             loaded.rank(small, 3).scores, fitted.rank(small, 3).scores, atol=1e-6
         )

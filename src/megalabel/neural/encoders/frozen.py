@@ -100,12 +100,9 @@ class FrozenEncoder(Encoder):
 
     def start(self, X: Any, seed: int, names: Sequence[str] | None = None) -> EncoderModule:
         """The module that `begin` gives."""
-        module = super().start(X, seed, names)
-        if module.columns != X.shape[1]:
-            raise ShapeError(
-                f"FrozenEncoder was trained on vectors of {module.columns}, not of {X.shape[1]}"
-            )
-        return module
+        if self.fitted and X.shape[1] != (known := self.about_["columns"]):
+            raise ShapeError(f"FrozenEncoder was trained on vectors of {known}, not {X.shape[1]}")
+        return super().start(X, seed, names)
 
     def new(self, X: Any) -> EncoderModule:
         """A map that begins as the model's vectors where it is residual."""
