@@ -11,12 +11,11 @@ static", the same as they are, under a trained map; "frozen model", the vectors 
 the same texts of a corpus, drawn by a seed, and the labels that these carry. Others of the test
 texts count as not found.
 
-The rate of an encoder is one of two (RATES), chosen once: on the first corpus, of 2,000 other texts
-of training a fifth is held out, and the best P@1 there counts. Test texts, of which --tests are
-drawn, are read for the final figures alone.
+Rates are those of the system by default; "bag, 1e-2" has a higher one. Test texts, of which --tests
+are drawn, are read for the final figures alone.
 
-Each way is a process of its own. Seconds are of CPU and by the clock, of features and training; the
-rate's choice is not in them. What features take is said apart: there a transformer reads the texts.
+Each way is a process of its own. Seconds are of CPU and by the clock, of features and training.
+What features take is said apart: there a transformer reads the texts.
 Memory is the peak of the process beyond what it had when the corpus was read. `--json` keeps a line
 for each way, with the machine, the version and the command; `--table` prints such a file. `--speed`
 prints how many texts of a corpus a model reads a second in each precision, on one thread.
@@ -44,22 +43,23 @@ from megalabel.metrics import evaluate
 Row = dict[str, Any]
 
 RATES = {
-    "bag": [2e-3, 1e-2],
-    "static": [3e-4, 3e-3],
-    "frozen static": [3e-4, 1e-3],
-    "frozen model": [3e-4, 1e-3],
-    "dismec": [0.0],
+    "bag": None,
+    "bag, 1e-2": 1e-2,
+    "static": None,
+    "frozen static": None,
+    "frozen model": None,
+    "dismec": None,
 }
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@5")
-CHOSEN_ON, HELD_OUT = 2_000, 0.2
 
 
-def created(way: str, rate: float, options: argparse.Namespace) -> megalabel.Tagger:
+def created(way: str, options: argparse.Namespace) -> megalabel.Tagger:
     """A tagger of one of the ways."""
     if way == "dismec":
         return systems.create("dismec", calibrate=False)
     encoder = {
         "bag": "bag",
+        "bag, 1e-2": "bag",
         "static": options.static,
         "frozen static": f"frozen:{options.static}",
         "frozen model": f"frozen:{options.model}",
@@ -70,7 +70,7 @@ def created(way: str, rate: float, options: argparse.Namespace) -> megalabel.Tag
         max_length=options.tokens,
         epochs=options.epochs,
         batch=options.batch,
-        learning_rate=rate,
+        learning_rate=RATES[way],
         device="cpu",
         calibrate=False,
     )
@@ -87,27 +87,11 @@ def used(corpus: Corpus) -> Corpus:
     return corpus.with_labels(np.flatnonzero(corpus.label_counts))
 
 
-def chosen_rate(way: str, data: Path, options: argparse.Namespace) -> float:
-    """The rate with the best P@1 on texts held out of training."""
-    if len(RATES[way]) == 1:
-        return RATES[way][0]
-    some = sample(megalabel.read(data, "train"), CHOSEN_ON, options.texts)
-    learned = int(len(some) * (1 - HELD_OUT))
-    order = np.random.default_rng(1).permutation(len(some))
-    train = used(some[np.sort(order[:learned])])
-    judged = some[np.sort(order[learned:])].aligned(train.labels)
-    found = {}
-    for rate in RATES[way]:
-        fitted = created(way, rate, options).fit(train)
-        found[rate] = evaluate(fitted.rank(judged, 1), judged, k=(1,))["P@1"]
-    return max(found, key=lambda rate: found[rate])
-
-
-def measured(way: str, data: Path, rate: float, options: argparse.Namespace) -> Row:
+def measured(way: str, data: Path, options: argparse.Namespace) -> Row:
     """One way on one corpus."""
     train = used(sample(megalabel.read(data, "train"), options.texts))
     test = sample(megalabel.read(data, "test"), options.tests).aligned(train.labels)
-    tagger = created(way, rate, options)
+    tagger = created(way, options)
     if way != "dismec":
         import torch
 
@@ -125,7 +109,7 @@ def measured(way: str, data: Path, rate: float, options: argparse.Namespace) -> 
         "way": way,
         "texts": len(train),
         "labels": len(train.labels),
-        "rate": rate,
+        "epochs": options.epochs,
         "features cpu": features,
         **spent,
         "MiB": (peak_memory() - before) / 2**20,
@@ -163,10 +147,10 @@ def speed(data: Path, options: argparse.Namespace) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """All rows as a table."""
-    lines = ["| corpus | encoder | rate | P@1 / 3 / 5 | PSP@5 | CPU s (features) | s | MiB |"]
-    lines.append("|---|---|---:|---:|---:|---:|---:|---:|")
+    lines = ["| corpus | encoder | P@1 / 3 / 5 | PSP@5 | CPU s (features) | s | MiB |"]
+    lines.append("|---|---|---:|---:|---:|---:|---:|")
     for row in rows:
-        shown = [row["corpus"], row["way"], f"{row['rate']:g}" if row["rate"] else ""]
+        shown = [row["corpus"], row["way"]]
         shown.append(" / ".join(f"{row[name]:.1f}" for name in ACCURACY[:3]))
         shown += [f"{row['PSP@5']:.1f}", f"{row['cpu']:.0f} ({row['features cpu']:.0f})"]
         shown += [f"{row['wall']:.0f}", f"{row['MiB']:.0f}"]
@@ -189,7 +173,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="where all figures go, a line each")
-    parser.add_argument("--rate", type=float, help="of one way on one corpus, in this process")
+    parser.add_argument("--alone", action="store_true", help="one way, in this process")
     parser.add_argument("--speed", type=int, help="read so many texts in each precision instead")
     options = parser.parse_args()
     if options.table is not None:
@@ -204,15 +188,15 @@ def main() -> None:
         for data in options.data:
             print("\n".join(json.dumps(about | row) for row in speed(data, options)))
         return
-    if options.rate is not None:
-        print(json.dumps(measured(options.ways[0], options.data[0], options.rate, options)))
+    if options.alone:
+        print(json.dumps(measured(options.ways[0], options.data[0], options)))
         return
-    rows, rates = [], {way: chosen_rate(way, options.data[0], options) for way in options.ways}
+    rows: list[Row] = []
     same = ("static", "model", "texts", "tests", "tokens", "epochs", "batch", "threads")
     given = [f"--{name}={getattr(options, name)}" for name in same]
     for data in options.data:
         for way in options.ways:
-            one = [f"--data={data}", f"--ways={way}", f"--rate={rates[way]}"]
+            one = [f"--data={data}", f"--ways={way}", "--alone"]
             run = subprocess.run(
                 [sys.executable, __file__, *one, *given], check=True, capture_output=True, text=True
             )
