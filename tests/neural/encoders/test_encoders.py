@@ -51,7 +51,7 @@ SMALL = {"width": 16, "layers": 2, "heads": 2, "pretrain_epochs": 0}
 
 def static_beside(source: str) -> str:
     """A folder of static vectors for the tokens of a model."""
-    folder = Path(source, "static")
+    folder = Path(source).with_name("static-vectors")
     folder.mkdir(exist_ok=True)
     shutil.copy(Path(source, "tokenizer.json"), folder)
     table = np.random.default_rng(0).normal(size=(200, 12)).astype(np.float32)
