@@ -147,13 +147,13 @@ def speed(data: Path, options: argparse.Namespace) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """All rows as a table."""
-    lines = ["| corpus | encoder | P@1 / 3 / 5 | PSP@5 | CPU s (features) | s | MiB |"]
-    lines.append("|---|---|---:|---:|---:|---:|---:|")
+    lines = ["| corpus | encoder | P@1 / 3 / 5 | PSP@5 | CPU s (features) | MiB |"]
+    lines.append("|---|---|---:|---:|---:|---:|")
     for row in rows:
         shown = [row["corpus"], row["way"]]
         shown.append(" / ".join(f"{row[name]:.1f}" for name in ACCURACY[:3]))
         shown += [f"{row['PSP@5']:.1f}", f"{row['cpu']:.0f} ({row['features cpu']:.0f})"]
-        shown += [f"{row['wall']:.0f}", f"{row['MiB']:.0f}"]
+        shown += [f"{row['MiB']:.0f}"]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
 
