@@ -41,6 +41,11 @@ def kept_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         _FOLDER.reset(token)
 
 
+def folder_in_use() -> Path | None:
+    """The folder that fits keep their finished parts in; None: they do not."""
+    return _FOLDER.get()
+
+
 class Checkpoint:
     """What is kept of one fit.
 

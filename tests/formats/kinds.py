@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, random
 from tests.tiny_bert import write_bert
+from tests.tiny_static import write_model2vec
 
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.base import Component
@@ -26,7 +27,15 @@ from megalabel.data.examples import Examples
 from megalabel.data.strings import strings
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
 from megalabel.exporting import without_torch
-from megalabel.features import BagEmbedding, Concat, Each, NameWords, Precomputed, Tfidf
+from megalabel.features import (
+    BagEmbedding,
+    Concat,
+    Each,
+    NameWords,
+    Precomputed,
+    StaticEmbedding,
+    Tfidf,
+)
 from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.mixing import mix
@@ -70,7 +79,11 @@ COUNTS = np.array([900, 500, 300, 100, 60, 20, 5, 1])
 
 KINDS: dict[str, Callable[[], Component]] = {}
 # what it takes to open a kind, by how its name begins
-NEEDS = {"neural": ["torch", "transformers"], "onnx": ["onnxruntime", "tokenizers"]}
+NEEDS = {
+    "neural": ["torch", "transformers"],
+    "onnx": ["onnxruntime", "tokenizers"],
+    "static": ["tokenizers"],
+}
 
 
 def kind(make: Callable[[], Component]) -> Callable[[], Component]:
@@ -143,6 +156,20 @@ def concat() -> Component:
 @kind
 def each() -> Component:
     return Each([Tfidf(), Precomputed()]).fit(CORPUS)
+
+
+@contextmanager
+def static() -> Iterator[str]:
+    """The folder of static word vectors; a relative path, as folders are kept."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        table = np.random.default_rng(5).normal(size=(14, 4)).astype(np.float32)
+        yield write_model2vec(Path("words"), WORDS, {"embeddings": table}, normalize=True)
+
+
+@kind
+def static_embedding() -> Component:
+    with static() as folder:
+        return StaticEmbedding(folder).fit()
 
 
 @kind
@@ -512,6 +539,24 @@ def neural_text_views() -> Component:
     from megalabel import neural
 
     return neural.TextViews(Tfidf(), neural.Tokenizer(vocabulary=40)).fit(TEXTS)
+
+
+@kind
+def neural_static() -> Component:
+    from megalabel import neural
+
+    with static() as source:
+        return trained(full(neural.StaticEncoder(source), neural.BCE()), source=source)
+
+
+@kind
+def neural_frozen() -> Component:
+    from megalabel import neural
+
+    with bert() as source:
+        encoder = neural.FrozenEncoder(source, width=3, hidden=4)
+        embedding = neural.Embedding(source, max_length=8)
+        return Tagger(full(encoder, neural.BCE()), embedding, None).fit(TEXTS, TARGETS)
 
 
 # --- the same by onnxruntime

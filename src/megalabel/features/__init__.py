@@ -6,6 +6,8 @@ from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.plain import PlainTexts
 from megalabel.features.precomputed import Precomputed
+from megalabel.features.projected import Projected
+from megalabel.features.static import StaticEmbedding
 from megalabel.features.tfidf import Tfidf
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "OnnxTokens",
     "PlainTexts",
     "Precomputed",
+    "Projected",
+    "StaticEmbedding",
     "Tfidf",
     "WordRows",
 ]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from megalabel import _native
-from megalabel.base import array, instance, one_of, value
+from megalabel import _native, store
+from megalabel.base import array, instance, made_once, one_of, value
 from megalabel.data.matrix import normalised_rows
 from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features.inputs import text_batches
+from megalabel.features.kept import kept_vectors
 from megalabel.features.onnx_graph import check_graph
 from megalabel.files import finish
 from megalabel.parts import Featurizer
@@ -33,6 +34,9 @@ class OnnxEmbedding(Featurizer):
         Where the encoder was written to; None: it is held already (`exporting.without_torch`).
     norm : "l2" or None
         None: vectors stay as the encoder gives them; else they are scaled to length one.
+    cache : str, optional
+        A folder that keeps the vectors of texts, so that none is encoded twice; None: the folder
+        of checkpoints (`checkpoints.kept_in`), where there is one.
 
     Examples
     --------
@@ -43,7 +47,9 @@ class OnnxEmbedding(Featurizer):
     PARAMETERS = {  # noqa: RUF012
         "folder": instance(str) | one_of(None),
         "norm": one_of("l2", None),
+        "cache": instance(str) | one_of(None),
     }
+    INCIDENTAL: ClassVar[frozenset[str]] = frozenset({"cache"})
 
     LEARNED = {  # noqa: RUF012
         "model_": array(np.uint8, "bytes"),
@@ -55,9 +61,14 @@ class OnnxEmbedding(Featurizer):
     tokenizer_: str
     about_: dict[str, Any]
 
-    def __init__(self, folder: str | None = None, *, norm: str | None = "l2") -> None:
+    _print: str | None = None
+
+    def __init__(
+        self, folder: str | None = None, *, norm: str | None = "l2", cache: str | None = None
+    ) -> None:
         self.folder = folder
         self.norm = norm
+        self.cache = cache
 
     def fit(self, inputs: Any = None, y: Any = None) -> Self:
         """Read the folder; nothing is learned from the inputs."""
@@ -86,8 +97,17 @@ class OnnxEmbedding(Featurizer):
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
         self.check_fitted()
-        vectors = self.of_tokens(_token_rows(self._tokenizer, inputs))
+        vectors = kept_vectors(inputs, self.cache, self._fingerprint, self._encoded)
         return vectors if self.norm is None else np.asarray(normalised_rows(vectors))
+
+    def _encoded(self, inputs: Any) -> np.ndarray:
+        return self.of_tokens(token_rows(self._tokenizer, inputs))
+
+    def _fingerprint(self) -> str:
+        """Of all that a vector depends on, before it is scaled."""
+        return made_once(
+            self, "_print", lambda: store.fingerprint([self.model_, self.tokenizer_, self.about_])
+        )
 
     def of_tokens(self, rows: list[list[int]]) -> np.ndarray:
         """The vectors of rows of token numbers, as the encoder gives them."""
@@ -118,8 +138,8 @@ class OnnxEmbedding(Featurizer):
         """Open the encoder; it must give vectors of the width it says."""
         if not all(isinstance(self.about_.get(name), int) for name in ("width", "pad")):
             raise ValueError("about_ of OnnxEmbedding must hold the width and the padding token")
-        self._tokenizer = _opened_tokenizer("OnnxEmbedding", self.tokenizer_)
-        self._session = opened_graph("OnnxEmbedding", self.model_)
+        self._tokenizer = opened_tokenizer("OnnxEmbedding", self.tokenizer_)
+        self._session, self._print = opened_graph("OnnxEmbedding", self.model_), None
         width = self._session.get_outputs()[0].shape[-1:]
         if width != [self.about_["width"]]:
             raise ValueError(f"the graph gives vectors of {width}, expected {self.about_['width']}")
@@ -144,7 +164,7 @@ class OnnxTokens(Featurizer):
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, int32; -1 after its last token."""
         self.check_fitted()
-        rows = _token_rows(self._tokenizer, inputs)
+        rows = token_rows(self._tokenizer, inputs)
         numbers = np.full((len(rows), max([1, *map(len, rows)])), -1, np.int32)
         for places, row in zip(numbers, rows, strict=True):
             places[: len(row)] = row
@@ -162,7 +182,7 @@ class OnnxTokens(Featurizer):
 
     def check_learned(self) -> None:
         """Open the tokenizer."""
-        self._tokenizer = _opened_tokenizer("OnnxTokens", self.tokenizer_)
+        self._tokenizer = opened_tokenizer("OnnxTokens", self.tokenizer_)
 
 
 def opened_graph(owner: str, model: np.ndarray) -> Any:
@@ -180,7 +200,7 @@ def opened_graph(owner: str, model: np.ndarray) -> Any:
         raise ValueError(f"the exported encoder of {owner} cannot be opened: {error}") from None
 
 
-def _opened_tokenizer(owner: str, text: Any) -> Any:
+def opened_tokenizer(owner: str, text: Any) -> Any:
     backend = optional("tokenizers").Tokenizer
     try:
         made = backend.from_str(text)
@@ -190,7 +210,7 @@ def _opened_tokenizer(owner: str, text: Any) -> Any:
     return made
 
 
-def _token_rows(tokenizer: Any, inputs: Any) -> list[list[int]]:
+def token_rows(tokenizer: Any, inputs: Any) -> list[list[int]]:
     rows: list[list[int]] = []
     for arrays in text_batches(inputs):
         texts = from_arrays(*arrays).to_pylist()

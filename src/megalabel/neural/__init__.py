@@ -15,8 +15,10 @@ from megalabel.neural.encoders import (
     BagEncoder,
     ConvolutionalEncoder,
     Encoder,
+    FrozenEncoder,
     PretrainedEncoder,
     RecurrentEncoder,
+    StaticEncoder,
 )
 from megalabel.neural.export import export_onnx
 from megalabel.neural.full import FullClassifier
@@ -56,6 +58,7 @@ __all__ = [
     "Encoder",
     "EncoderStates",
     "Focal",
+    "FrozenEncoder",
     "FullClassifier",
     "Head",
     "Loss",
@@ -66,6 +69,7 @@ __all__ = [
     "Softmax",
     "SquaredHinge",
     "StagedClassifier",
+    "StaticEncoder",
     "Stopwatch",
     "SupervisedContrastive",
     "TextViews",

@@ -38,9 +38,11 @@ class Batch:
 
 
 def rows_on(X: Any, rows: np.ndarray, device: torch.device) -> Any:
-    """Some rows of X as encoders read them: of tokens, or of a sparse matrix."""
+    """Some rows of X as encoders read them: of tokens, of a sparse matrix, or of an array."""
     if isinstance(X, Tokens):
         return X.batch(rows, device)
+    if isinstance(X, np.ndarray):
+        return on_device(torch.from_numpy(np.array(X[rows], np.float32)), device)
     part = csr_matrix(X[rows])
     arrays = (part.indices.astype(np.int64), part.indptr[:-1].astype(np.int64), part.data)
     return BagBatch(*(on_device(torch.from_numpy(np.array(a)), device) for a in arrays))
@@ -48,7 +50,11 @@ def rows_on(X: Any, rows: np.ndarray, device: torch.device) -> Any:
 
 def lengths_of(X: Any) -> np.ndarray:
     """How long each row is."""
-    return X.lengths if isinstance(X, Tokens) else np.diff(csr_matrix(X).indptr)
+    if isinstance(X, Tokens):
+        return X.lengths
+    if isinstance(X, np.ndarray):
+        return np.full(len(X), X.shape[1])
+    return np.diff(csr_matrix(X).indptr)
 
 
 def words_of(X: Any) -> csr_matrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ from megalabel.parts import Classifier, Featurizer
 
 RANKERS = ("one-vs-all", "trees")
 _ONE_VS_ALL = 10_000  # labels
+_ROWS = {
+    "tokens": "the tokens of a Tokenizer",
+    "words": "a matrix of words",
+    "vectors": "an array of vectors",
+}
 
 
 class NeuralClassifier(Classifier):
@@ -53,6 +59,7 @@ class NeuralClassifier(Classifier):
 
     def _fit(self, examples: Examples) -> None:
         self.check_rows(examples.rows)
+        examples = replace(examples, rows=self._as_read(examples.rows))
         self.forget()
         with memory_advice(self.training, len(examples)):
             arrays = getattr(examples.rows, "arrays", [examples.rows])  # a matrix is one itself
@@ -62,16 +69,21 @@ class NeuralClassifier(Classifier):
     def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Learn from examples whose rows the encoder reads; `checkpoint` is that of this fit."""
 
+    def _as_read(self, X: Any) -> Any:
+        """Rows as the encoder reads them: words as a sparse matrix."""
+        return csr_matrix(X, dtype=np.float32) if self.encoder.reads == "words" else X
+
     def forget(self) -> None:
         """Drop the modules that were made of what had been learned before."""
         self._module = self._ranker = None
 
     def check_rows(self, X: Any) -> None:
         """Raise an error unless X is what the encoder reads."""
-        if self.reads_texts != isinstance(X, Tokens):
-            wanted = "the tokens of a Tokenizer" if self.reads_texts else "a matrix of words"
+        reads = self.encoder.reads
+        kinds = {"tokens": isinstance(X, Tokens), "vectors": isinstance(X, np.ndarray)}
+        if not kinds.get(reads, not kinds["tokens"]):
             raise DataError(
-                f"{type(self).__name__} with {type(self.encoder).__name__} reads {wanted}, "
+                f"{type(self).__name__} with {type(self.encoder).__name__} reads {_ROWS[reads]}, "
                 f"not {type(X).__name__}"
             )
 
@@ -97,11 +109,12 @@ class NeuralClassifier(Classifier):
         module, levels = self.module(), self.encoder_levels()
         self.check_known(X)
         seen = Levels(module, levels, self.encoder_pooling()) if levels else module
+        X = self._as_read(X)
         return encoded(seen.to(self.training.answering_device), X, self.training)
 
     def check_known(self, X: Any) -> None:
         """Raise a ShapeError where rows have words, or tokens, that the encoder does not know."""
-        known = self.module().table.num_embeddings
+        known = self.module().columns
         if X.shape[1] > known or not self.reads_texts:
             check_width(self, X, known)
 

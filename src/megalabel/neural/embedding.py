@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -26,10 +26,11 @@ from megalabel.base import (
 )
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.features import OnnxEmbedding
+from megalabel.features import OnnxEmbedding, Projected
+from megalabel.features.kept import kept_vectors
 from megalabel.neural.encoders import Encoder, PretrainedEncoder
 from megalabel.neural.encoders.levels import Levels, check_levels
-from megalabel.neural.encoding import encoded
+from megalabel.neural.encoding import computes_in_bf16, encoded
 from megalabel.neural.onnx_graphs import written
 from megalabel.neural.tokens import Tokenizer
 from megalabel.neural.trainer import Trainer
@@ -60,8 +61,11 @@ class Embedding(Featurizer):
         None: vectors stay as the encoder gives them; else they are scaled to length one.
     device : str
         "auto", "cpu", "cuda", …
-    precision : "auto", "bf16" or "float32"
-        "auto": bf16 where there is a GPU.
+    precision : "auto", "bf16", "float32" or "fastest"
+        "auto": bf16 where there is a GPU; "fastest": and where the processor computes in it.
+    cache : str, optional
+        A folder that keeps the vectors of texts, so that none is encoded twice; None: the folder
+        of checkpoints (`checkpoints.kept_in`), where there is one.
 
     Attributes
     ----------
@@ -84,8 +88,10 @@ class Embedding(Featurizer):
         "max_length": integer(2),
         "norm": one_of("l2", None),
         "device": instance(str),
-        "precision": one_of("auto", "bf16", "float32"),
+        "precision": one_of("auto", "bf16", "float32", "fastest"),
+        "cache": instance(str) | one_of(None),
     }
+    INCIDENTAL: ClassVar[frozenset[str]] = frozenset({"cache"})
 
     LEARNED = {  # noqa: RUF012
         "encoder_": part(Encoder),
@@ -98,6 +104,7 @@ class Embedding(Featurizer):
     levels_: list[dict[str, Any]]
 
     _module: Any = None
+    _print: str | None = None
 
     def __init__(
         self,
@@ -109,6 +116,7 @@ class Embedding(Featurizer):
         norm: str | None = "l2",
         device: str = "auto",
         precision: str = "float32",
+        cache: str | None = None,
     ) -> None:
         self.source = source
         self.pooling = pooling
@@ -117,6 +125,7 @@ class Embedding(Featurizer):
         self.norm = norm
         self.device = device
         self.precision = precision
+        self.cache = cache
 
     def check_machine(self) -> None:
         """Raise an error where the device is not there."""
@@ -157,10 +166,24 @@ class Embedding(Featurizer):
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
         self.check_fitted()
-        trainer = Trainer(device=self.device, precision=self.precision)
-        module = self._encoding().to(trainer.answering_device)
-        vectors = encoded(module, self.tokenizer_.transform(inputs), trainer)
+        vectors = kept_vectors(inputs, self.cache, self._fingerprint, self._encoded)
         return vectors if self.norm is None else np.asarray(normalised_rows(vectors))
+
+    def _encoded(self, inputs: Any) -> np.ndarray:
+        device, precision = Trainer(device=self.device).answering_device, self.precision
+        if precision == "fastest":
+            precision = "bf16" if computes_in_bf16(device) else "float32"
+        trainer = Trainer(device=str(device), precision=precision)
+        return encoded(self._encoding().to(device), self.tokenizer_.transform(inputs), trainer)
+
+    def _fingerprint(self) -> str:
+        """Of all that a vector depends on, before it is scaled."""
+
+        def made() -> str:
+            parts = [self.encoder_, self.tokenizer_, self.levels_]
+            return store.fingerprint([*parts, self.pooling, self.max_length, self.precision])
+
+        return made_once(self, "_print", made)
 
     def known(self, inputs: Any, vectors: Any) -> np.ndarray:
         """Which texts hold a known token."""
@@ -188,7 +211,7 @@ class Embedding(Featurizer):
             with torch.device("meta"):
                 module = self.encoder_.rebuild(self.encoder_.about_)
             check_levels("Embedding", module, self.levels_)
-        self._module = None
+        self._module = self._print = None
 
     def _encoding(self) -> Any:
         """The encoder as a module, made when it is first asked."""
@@ -197,7 +220,7 @@ class Embedding(Featurizer):
     def _built(self) -> Any:
         """The encoder as a module of its own."""
         module = self.encoder_.module()
-        if self.tokenizer_.n_features > (known := module.table.num_embeddings):
+        if self.tokenizer_.n_features > (known := module.columns):
             raise ShapeError(
                 f"the tokenizer has {self.tokenizer_.n_features} tokens, but the encoder "
                 f"knows {known}"
@@ -229,7 +252,7 @@ def _embeddings(learned: Any) -> Iterator[Embedding]:
     """Those among the fitted parts of features."""
     if isinstance(learned, Embedding):
         yield learned
-    elif isinstance(learned, Component):
+    elif isinstance(learned, Component) and not isinstance(learned, Projected):
         yield from _embeddings(list(learned.learned().values()))
     elif isinstance(learned, list):
         for inner in learned:

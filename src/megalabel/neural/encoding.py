@@ -44,6 +44,14 @@ def encoded(module: Any, X: Any, trainer: Trainer, *, what: Any = None) -> np.nd
     return made
 
 
+def computes_in_bf16(device: torch.device) -> bool:
+    """Whether a device has instructions for bf16: there it is several times as fast as float32."""
+    if device.type != "cpu":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
 def encoded_at_once(lengths: np.ndarray, device: torch.device) -> int:
     """How many rows are encoded in one batch, of such lengths."""
     if device.type != "cuda":

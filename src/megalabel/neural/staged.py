@@ -130,8 +130,6 @@ class StagedClassifier(NeuralClassifier):
     def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train stage after stage."""
         X, Y = examples.rows, examples.targets.copy()
-        if not self.reads_texts:
-            X = csr_matrix(X, dtype=np.float32)
         np.minimum(Y.data, 1, out=Y.data)
         self.label_counts_ = examples.label_counts
         module = self._surrogate(X, Y, checkpoint, examples.columns)

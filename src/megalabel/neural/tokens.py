@@ -23,6 +23,7 @@ from megalabel.data.strings import from_arrays
 from megalabel.errors import DataError
 from megalabel.features.inputs import text_batches
 from megalabel.features.onnx import known_texts
+from megalabel.features.static_folder import is_static, read_words
 from megalabel.neural.hub import from_hub
 from megalabel.outputs import filling_folder
 from megalabel.parts import Featurizer
@@ -371,6 +372,9 @@ class Tokenizer(Featurizer):
 
 def _taken(source: str) -> dict[str, Any]:
     """The tokenizer of a pre-trained model."""
+    if is_static(source):
+        words = read_words(source)
+        return {"definition_": words.tokenizer, "special_": words.special}
     from transformers import AutoTokenizer
 
     made = from_hub(AutoTokenizer, source)

@@ -6,7 +6,7 @@ from typing import Any
 
 from megalabel.features import Tfidf
 from megalabel.systems import System
-from megalabel.systems.neural_parts import neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
 from megalabel.tagger import Tagger
 
 
@@ -14,6 +14,7 @@ def astec(
     *,
     encoder: Any = None,
     vectors: str | None = None,
+    max_length: int = 128,
     width: int = 300,
     dropout: float = 0.5,
     clusters: int = 65_536,
@@ -28,14 +29,18 @@ def astec(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """`encoder` is one that reads words; None: vectors of so much `width`, weighted and added up.
+    """`encoder` is one that gives a vector of a text, as it is or by its name or folder; None:
+    vectors of words, of so much `width`, weighted and added up.
 
-    `vectors` is a file of word vectors to start from; `epochs` are those of each of the two
-    trainings.
+    `vectors` is a file of word vectors to start from; `max_length` cuts texts, where the encoder
+    does not read words; `epochs` are those of each of the two trainings.
     """
     room = neural()
     if encoder is None:
         encoder = room.BagEncoder(width=width, dropout=dropout, residual=None, vectors=vectors)
+    features, encoder = encoder_parts(encoder, max_length)
+    if encoder.reads == "words":
+        features = Tfidf(min_df=min_df)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
@@ -55,7 +60,7 @@ def astec(
         dropout=dropout,
         seed=seed,
     )
-    return neural_tagger(classifier, Tfidf(min_df=min_df), "astec", calibrate, seed)
+    return neural_tagger(classifier, features, "astec", calibrate, seed)
 
 
 SYSTEM = System(

@@ -14,6 +14,7 @@ from megalabel.clock import Clock
 from megalabel.data import Corpus
 from megalabel.errors import ParameterError
 from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.features.static_folder import is_static
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Classifier, Featurizer
 from megalabel.rankers import Ensemble
@@ -27,6 +28,7 @@ from megalabel.tagger import Tagger
 if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
+_FROZEN = "frozen:"  # before a model that is not trained itself
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
 _ROUGH_LETTERS = 1_000_000  # bytes of those that a rough estimate makes
 _ROUGH_TEXTS = 4  # that it tries at least
@@ -48,15 +50,22 @@ def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Feat
     """An encoder, and the features that it reads.
 
     It learns from the corpus's own texts ("bag"; "assembled", with parameters of its own), is a
-    model by its name or folder, or is given as it is.
+    model by its name or folder ("frozen:" before it: which is not trained itself), or is given as
+    it is.
     """
     room = neural()
     if encoder == "bag":
         encoder = room.BagEncoder()
     elif encoder == "assembled":
         encoder = room.AssembledEncoder(**assembled)
+    elif isinstance(encoder, str) and encoder.startswith(_FROZEN):
+        encoder = room.FrozenEncoder(encoder.removeprefix(_FROZEN))
     elif isinstance(encoder, str):
-        encoder = room.PretrainedEncoder(encoder)
+        static = is_static(encoder)
+        encoder = room.StaticEncoder(encoder) if static else room.PretrainedEncoder(encoder)
+    if encoder.reads == "vectors":
+        vectors: Featurizer = encoder.features(max_length)
+        return vectors, encoder
     if encoder.reads == "words":
         return Tfidf(), encoder
     return room.Tokenizer(getattr(encoder, "source", None), max_length=max_length), encoder
@@ -197,6 +206,8 @@ class _Trials:
         self._clock = partial(Clock, waits=self._on_gpu)
         self.letters = 0 if corpus.texts is None else corpus.texts.nbytes / len(corpus)
         self.made = int(min(len(corpus), max(_FEWEST, letters / max(1, self.letters))))
+        if vars(tagger)["classifier"].encoder.reads == "vectors":  # most of the job is to make them
+            self.made = min(len(corpus), _FEWEST)
         random = np.random.default_rng(tagger.seed).permutation(len(corpus))[: self.made]
         self._corpus = corpus[np.sort(random)]
         clock = Clock()

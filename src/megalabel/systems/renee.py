@@ -24,7 +24,8 @@ def renee(
     calibrate: bool = True,
     seed: int = 0,
 ) -> Tagger:
-    """`encoder` is a Hugging Face model by name or folder, or learns from the texts alone:
+    """`encoder` is a Hugging Face model by name or folder, such a model that is not trained itself
+    ("frozen:" and its name), a folder of static word vectors, or learns from the texts alone:
     "assembled", a transformer without pre-training, or "bag", vectors of words added up.
 
     `max_length` cuts the texts of an encoder that reads tokens. `learning_rate` is that of the

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from scipy.sparse import csr_matrix
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
@@ -23,6 +24,7 @@ from megalabel.neural import (  # noqa: E402
     Embedding,
     PretrainedEncoder,
     RecurrentEncoder,
+    StaticEncoder,
     Tokenizer,
     Tokens,
     Trainer,
@@ -47,6 +49,17 @@ EMBEDDINGS = [
 SMALL = {"width": 16, "layers": 2, "heads": 2, "pretrain_epochs": 0}
 
 
+def static_beside(source: str) -> str:
+    """A folder of static vectors for the tokens of a model."""
+    folder = Path(source).with_name("static-vectors")
+    folder.mkdir(exist_ok=True)
+    shutil.copy(Path(source, "tokenizer.json"), folder)
+    table = np.random.default_rng(0).normal(size=(200, 12)).astype(np.float32)
+    save_file({"embeddings": table}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "model2vec"}')
+    return str(folder)
+
+
 def made(name: str, source: str):
     return {
         "bag": lambda: BagEncoder(width=12),
@@ -59,6 +72,7 @@ def made(name: str, source: str):
             **SMALL, rotary=True, norm="post", token_width=8, tied=False
         ),
         "pretrained": lambda: PretrainedEncoder(source),
+        "static": lambda: StaticEncoder(static_beside(source)),
         "two layers": lambda: PretrainedEncoder(source, layers=[-1, 1], pooling="first"),
     }[name]()
 
@@ -72,6 +86,7 @@ NAMES = [
     "assembled",
     "rotary",
     "pretrained",
+    "static",
     "two layers",
 ]
 

@@ -43,6 +43,11 @@ class EncoderModule(nn.Module, ABC):
     def table(self) -> nn.Embedding | nn.EmbeddingBag:
         """The vectors of single tokens or words, which everything starts from."""
 
+    @property
+    def columns(self) -> int:
+        """How many tokens, words or columns it knows."""
+        return self.table.num_embeddings
+
     @abstractmethod
     def forward(self, inputs: Any) -> Tensor:
         """The vectors of a batch, (rows, width)."""
@@ -71,7 +76,8 @@ class Encoder(Component, ABC):
     """Of those encoders that start from word vectors of a file: the file."""
 
     reads: ClassVar[str] = "tokens"
-    """What rows are: "tokens" of a Tokenizer, or "words", the columns of a sparse matrix."""
+    """What rows are: "tokens" of a Tokenizer, "words", the columns of a sparse matrix, or
+    "vectors", the rows of an array."""
 
     LEARNED = {  # noqa: RUF012
         "about_": value(instance(dict)),
@@ -110,7 +116,7 @@ class Encoder(Component, ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self.module() if self.fitted else self.new(X)
-        if (known := module.table.num_embeddings) < X.shape[1]:
+        if (known := module.columns) < X.shape[1]:
             raise ShapeError(
                 f"{type(self).__name__} knows {known} tokens, but the rows have {X.shape[1]}: "
                 "take the tokenizer that it was trained with"
