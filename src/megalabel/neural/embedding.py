@@ -26,7 +26,7 @@ from megalabel.base import (
 )
 from megalabel.data.matrix import normalised_rows
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.features import OnnxEmbedding, Projected
+from megalabel.features import Mapped, OnnxEmbedding
 from megalabel.features.kept import kept_vectors
 from megalabel.neural.encoders import Encoder, PretrainedEncoder
 from megalabel.neural.encoders.levels import Levels, check_levels
@@ -252,7 +252,7 @@ def _embeddings(learned: Any) -> Iterator[Embedding]:
     """Those among the fitted parts of features."""
     if isinstance(learned, Embedding):
         yield learned
-    elif isinstance(learned, Component) and not isinstance(learned, Projected):
+    elif isinstance(learned, Component) and not isinstance(learned, Mapped):
         yield from _embeddings(list(learned.learned().values()))
     elif isinstance(learned, list):
         for inner in learned:

@@ -22,7 +22,7 @@ CLASSES = {
     "OnnxTokens": "megalabel.features:OnnxTokens",
     "PlainTexts": "megalabel.features:PlainTexts",
     "Precomputed": "megalabel.features:Precomputed",
-    "Projected": "megalabel.features:Projected",
+    "Mapped": "megalabel.features:Mapped",
     "StaticEmbedding": "megalabel.features:StaticEmbedding",
     "Tfidf": "megalabel.features:Tfidf",
     # what is known of labels

@@ -15,7 +15,7 @@ from megalabel import Corpus, Tagger, store, systems
 from megalabel.base import clone
 from megalabel.errors import DataError, ParameterError, ShapeError, StoreError
 from megalabel.exporting import without_torch
-from megalabel.features import OnnxEmbedding, Precomputed, Projected, StaticEmbedding, Tfidf
+from megalabel.features import Mapped, OnnxEmbedding, Precomputed, StaticEmbedding, Tfidf
 from megalabel.neural import (
     Embedding,
     FrozenEncoder,
@@ -69,7 +69,7 @@ def test_what_was_trained_is_the_map_that_is_said(name, X):
     targets = csr_matrix(np.eye(3, dtype=np.float32)[np.arange(30) % 3])
     classifier = FullClassifier(encoder, TRAINER).fit(X, targets)
     features, _ = classifier.parts(Precomputed(norm=None).fit(X))
-    assert isinstance(features, Projected)
+    assert isinstance(features, Mapped)
     expected = mapped(X, features.map_, encoder.activation)
     np.testing.assert_allclose(classifier.features(X), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(features.transform(X), expected, rtol=1e-4, atol=1e-5)
@@ -143,8 +143,8 @@ def test_a_tampered_map_is_refused(X, tmp_path):
     learned = features.learned()
     for name, change in {
         "map_.*must hold": {"inner": None},
-        r"'outer'\] of Projected": {"outer": np.zeros((4, 3), np.float32)},
-        r"'skip'\] of Projected": {"skip": np.zeros((5, 8), np.float32)},
+        r"'outer'\] of Mapped": {"outer": np.zeros((4, 3), np.float32)},
+        r"'skip'\] of Mapped": {"skip": np.zeros((5, 8), np.float32)},
         "must hold": {"more": np.zeros(3, np.float32)},
     }.items():
         arrays = {k: v for k, v in (learned["map_"] | change).items() if v is not None}
@@ -185,11 +185,11 @@ class TestOverAModel:
     ):
         fitted = self.tagger(tiny_model, system).fit(small)
         assert len(read) == len(small)
-        assert isinstance(fitted.features_, Projected)
+        assert isinstance(fitted.features_, Mapped)
         fitted.save(tmp_path / "model")
         assert '"cache"' not in (tmp_path / "model" / "megalabel.json").read_text()
         loaded = Tagger.load(tmp_path / "model")
-        with pytest.raises(ParameterError, match="Projected has no encoder of tokens"):
+        with pytest.raises(ParameterError, match="Mapped has no encoder of tokens"):
             encoder_of(loaded)  # it is not what was trained
         np.testing.assert_allclose(
             loaded.rank(small, 3).scores, fitted.rank(small, 3).scores, atol=1e-6

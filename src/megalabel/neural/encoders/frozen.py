@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from megalabel.base import boolean, instance, integer, number, one_of, unfitted, with_learned
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.features import OnnxEmbedding, Precomputed, Projected, StaticEmbedding
+from megalabel.features import Mapped, OnnxEmbedding, Precomputed, StaticEmbedding
+from megalabel.features.mapped import ACTIVATIONS
 from megalabel.features.onnx import MODEL
-from megalabel.features.projected import ACTIVATIONS
 from megalabel.features.static_folder import is_static
 from megalabel.neural.encoders.base import Encoder, EncoderModule
 from megalabel.parts import Featurizer
@@ -127,7 +127,7 @@ class FrozenEncoder(Encoder):
         module = self.module()
         assert isinstance(module, _Map)
         return with_learned(
-            Projected(unfitted(features), activation=self.activation),
+            Mapped(unfitted(features), activation=self.activation),
             vectors_=features,
             map_=module.arrays(),
             projection_=levels[0]["weight"] if levels else None,
@@ -179,7 +179,7 @@ class _Map(EncoderModule):
 
     @torch.no_grad()
     def arrays(self) -> dict[str, np.ndarray]:
-        """The map as `features.projected` takes it."""
+        """The map as `features.mapped` takes it."""
         found = {"outer": self.outer.weight, "bias": self.outer.bias}
         if self.inner is not None:
             found |= {"inner": self.inner.weight, "inner_bias": self.inner.bias}

@@ -1,4 +1,4 @@
-"""Projected: what was trained over vectors that stay as they are, by NumPy alone."""
+"""Mapped: what was trained over vectors that stay as they are, by NumPy alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-class Projected(Featurizer):
+class Mapped(Featurizer):
     """What a `neural.FrozenEncoder` makes of a text: the vectors of a model, and a map over them.
 
     It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself.
@@ -45,14 +45,14 @@ class Projected(Featurizer):
     ----------
     vectors_ : Featurizer
     map_ : dict of arrays
-        As `projected` takes it.
+        As `mapped` takes it.
     projection_ : float32 array (narrow, width) or None
         What vectors are projected by at last.
 
     Examples
     --------
     >>> from megalabel.features import Precomputed
-    >>> features = Projected(Precomputed(norm=None), activation=None)
+    >>> features = Mapped(Precomputed(norm=None), activation=None)
     >>> turned = {"outer": np.eye(2, dtype=np.float32)[::-1].copy(), "bias": np.ones(2, np.float32)}
     >>> features.restore({"vectors_": features.vectors.fit(np.eye(2)), "map_": turned})
     >>> features.transform(np.eye(2)).round(2)
@@ -81,7 +81,7 @@ class Projected(Featurizer):
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Not possible: what it knows comes from a trained tagger."""
-        raise ParameterError("Projected is a part of a trained tagger: fit the system that made it")
+        raise ParameterError("Mapped is a part of a trained tagger: fit the system that made it")
 
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
@@ -92,7 +92,7 @@ class Projected(Featurizer):
         return self._mapped(rows)
 
     def _mapped(self, rows: np.ndarray) -> np.ndarray:
-        made = projected(rows, self.map_, self.activation)
+        made = mapped(rows, self.map_, self.activation)
         return made if self.projection_ is None else products(made, self.projection_)
 
     def known(self, inputs: Any, vectors: Any) -> np.ndarray:
@@ -106,32 +106,30 @@ class Projected(Featurizer):
         self.check_fitted()
         return len(self.map_["outer"] if self.projection_ is None else self.projection_)
 
-    def onnx_twin(self, int8: bool) -> Projected:
+    def onnx_twin(self, int8: bool) -> Mapped:
         """The same over vectors that need no torch."""
         vectors = self.vectors_.onnx_twin(int8)
-        made = Projected(unfitted(vectors), activation=self.activation)
+        made = Mapped(unfitted(vectors), activation=self.activation)
         return with_learned(made, **self.learned() | {"vectors_": vectors})
 
     def check_learned(self) -> None:
         """The arrays of the map must fit each other."""
         if type(self.vectors_) is not type(self.vectors):
-            raise ValueError(f"vectors_ of Projected must be a {type(self.vectors).__name__}")
+            raise ValueError(f"vectors_ of Mapped must be a {type(self.vectors).__name__}")
         needed = {"outer", "bias"} | ({"inner", "inner_bias"} if self.activation else set())
         if not needed <= self.map_.keys() <= needed | {"skip"}:
-            raise ValueError(f"map_ of Projected must hold {', '.join(sorted(needed))}")
+            raise ValueError(f"map_ of Mapped must hold {', '.join(sorted(needed))}")
         wide, width = self.vectors_.n_features, len(self.map_["outer"])
         inner = len(self.map_["inner"]) if self.activation else wide
         shapes = {"outer": (width, inner), "bias": (width,), "skip": (width, wide)}
         shapes |= {"inner": (inner, wide), "inner_bias": (inner,)}
         for name, found in self.map_.items():
-            check_array("Projected", f"map_[{name!r}]", found, np.float32, shapes[name])
+            check_array("Mapped", f"map_[{name!r}]", found, np.float32, shapes[name])
         if self.projection_ is not None and self.projection_.shape[1] != width:
-            raise ValueError(f"projection_ of Projected must be of vectors of {width}")
+            raise ValueError(f"projection_ of Mapped must be of vectors of {width}")
 
 
-def projected(
-    x: np.ndarray, arrays: Mapping[str, np.ndarray], activation: str | None
-) -> np.ndarray:
+def mapped(x: np.ndarray, arrays: Mapping[str, np.ndarray], activation: str | None) -> np.ndarray:
     """A map of rows x, which are first made as long as sqrt(width): B a(A x + c) + b + S x.
 
     `arrays` are `inner` A, `inner_bias` c, `outer` B, `bias` b, and `skip` S where there is one; a
@@ -140,7 +138,7 @@ def projected(
     Examples
     --------
     >>> double = {"outer": 2 * np.eye(4), "bias": np.ones(4)}
-    >>> projected(np.array([[1.0, 0, 0, 0]]), double, None)
+    >>> mapped(np.array([[1.0, 0, 0, 0]]), double, None)
     array([[5., 1., 1., 1.]], dtype=float32)
     """
     length = np.linalg.norm(x, axis=1, keepdims=True)
