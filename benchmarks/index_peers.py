@@ -1,0 +1,110 @@
+"""One index's side of benchmarks/index.py, run by an interpreter that has it installed.
+
+    PYTHON benchmarks/index_peers.py megalabel|faiss FOLDER PRECISION THREADS LISTS RECALL
+
+FOLDER holds vectors.npy, queries.npy, more.npy (to be added) and truth.npy, the 100 best vectors of
+each query. LISTS and RECALL are what FAISS is to have: its number of lists, and the recall on the
+queries that its probes are to reach. Times in seconds go to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+K, ROUNDS, SINGLE = 100, 5, 400
+Search = Callable[[np.ndarray], np.ndarray]
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    before = time.perf_counter()
+    run()
+    return time.perf_counter() - before
+
+
+def recall(found: np.ndarray, truth: np.ndarray) -> float:
+    """The share of the true neighbours that were found."""
+    same = [len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True)]
+    return float(np.sum(same) / truth.size)
+
+
+def timed(search: Search, queries: np.ndarray) -> dict[str, float]:
+    """A batch, and queries one at a time: the fastest of several rounds; of single queries the
+    median and the 99th percentile of that round."""
+    search(queries)
+    batch = min(seconds(lambda: search(queries)) for _ in range(ROUNDS))
+    rounds = []
+    for _ in range(3):
+        single = [seconds(lambda i=i: search(queries[i : i + 1])) for i in range(SINGLE)]
+        rounds.append((float(np.median(single)), float(np.quantile(single, 0.99))))
+    return {"batch": batch / len(queries), "single": min(rounds)[0], "slow single": min(rounds)[1]}
+
+
+def megalabel(folder: Path, precision: str, threads: int, lists: int, wished: float) -> Any:
+    from megalabel import set_threads, store
+    from megalabel.retrieval import VectorIndex
+
+    set_threads(threads)
+    vectors, queries, more, truth = loaded(folder)
+    index = VectorIndex(precision=precision)
+    answer: dict[str, Any] = {"build": seconds(lambda: index.fit(vectors))}
+    lists, probes = max(1, len(index.centres_)), index.probes_
+    answer |= {"lists": lists, "probes": probes, "measured": index.recall_}
+    answer |= timed(lambda asked: index.search(asked, K)[0], queries)
+    answer["recall"] = recall(index.search(queries, K)[0], truth)
+    keys = np.arange(len(more)) + len(vectors)
+    answer["add"] = seconds(lambda: index.add(keys, more))
+    gone = np.arange(0, len(vectors), 100)
+    answer["remove"] = seconds(lambda: index.remove(gone))
+    with tempfile.TemporaryDirectory(dir=folder) as saved:
+        store.save(index, Path(saved) / "index")
+        answer["open"] = seconds(lambda: store.load(Path(saved) / "index"))
+        opened = store.load(Path(saved) / "index")
+        answer["first"] = seconds(lambda: opened.search(queries[:1], K))
+    return answer
+
+
+def faiss(folder: Path, precision: str, threads: int, lists: int, wished: float) -> Any:
+    import faiss as peer
+
+    peer.omp_set_num_threads(threads)
+    vectors, queries, more, truth = loaded(folder)
+    width, metric = vectors.shape[1], peer.METRIC_INNER_PRODUCT
+    flat = peer.IndexFlatIP(width)
+    if lists == 1:
+        index: Any = flat
+    elif precision == "float16":
+        half = peer.ScalarQuantizer.QT_fp16
+        index = peer.IndexIVFScalarQuantizer(flat, width, lists, half, metric, False)
+    else:
+        index = peer.IndexIVFFlat(flat, width, lists, metric)
+
+    def build() -> None:
+        index.train(vectors)
+        index.add(vectors)
+
+    answer: dict[str, Any] = {"build": seconds(build), "lists": lists, "probes": 1}
+    while lists > 1 and recall(index.search(queries, K)[1], truth) < wished:
+        answer["probes"] = index.nprobe = index.nprobe + 1
+    answer |= timed(lambda asked: index.search(asked, K)[1], queries)
+    answer["recall"] = recall(index.search(queries, K)[1], truth)
+    answer["add"] = seconds(lambda: index.add(more))
+    answer["version"] = peer.__version__
+    return answer
+
+
+def loaded(folder: Path) -> list[np.ndarray]:
+    return [np.load(folder / f"{name}.npy") for name in ("vectors", "queries", "more", "truth")]
+
+
+if __name__ == "__main__":
+    name, folder, precision, threads, lists, wished = sys.argv[1:]
+    run = {"megalabel": megalabel, "faiss": faiss}[name]
+    print(json.dumps(run(Path(folder), precision, int(threads), int(lists), float(wished))))
