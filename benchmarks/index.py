@@ -82,7 +82,10 @@ def main() -> None:
     parser.add_argument("--faiss-python", metavar="PYTHON", help="an interpreter with faiss-cpu")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    print("| vectors | threads | index | lists / probes | recall@100 | batch, µs a query | one query, µs | build s | add s | open s |")
+    print(
+        "| vectors | threads | index | lists / probes | recall@100 | batch, µs a query (CPU) "
+        "| one query, µs (CPU) | build s | add s | open s |"
+    )
     print("|---:|---:|---|" + "---:|" * 7)
     for count in options.vectors:
         with tempfile.TemporaryDirectory() as work:
@@ -108,7 +111,8 @@ def keep(
     opened = f"{found['open']:.3f}" if "open" in found else ""
     print(
         f"| {count:,} | {threads} | {name} | {found['lists']:,} / {found['probes']} "
-        f"| {found['recall']:.4f} | {1e6 * found['batch']:.0f} | {1e6 * found['single']:.0f} "
+        f"| {found['recall']:.4f} | {1e6 * found['batch']:.0f} ({1e6 * found['batch CPU']:.0f}) "
+        f"| {1e6 * found['single']:.0f} ({1e6 * found['single CPU']:.0f}) "
         f"| {found['build']:.1f} | {found['add']:.2f} | {opened} |",
         flush=True,
     )

@@ -29,6 +29,12 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - before
 
 
+def cpu_seconds(run: Callable[[], Any]) -> float:
+    before = time.process_time()
+    run()
+    return time.process_time() - before
+
+
 def recall(found: np.ndarray, truth: np.ndarray) -> float:
     """The share of the true neighbours that were found."""
     same = [len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True)]
@@ -44,7 +50,16 @@ def timed(search: Search, queries: np.ndarray) -> dict[str, float]:
     for _ in range(3):
         single = [seconds(lambda i=i: search(queries[i : i + 1])) for i in range(SINGLE)]
         rounds.append((float(np.median(single)), float(np.quantile(single, 0.99))))
-    return {"batch": batch / len(queries), "single": min(rounds)[0], "slow single": min(rounds)[1]}
+    cpu = min(cpu_seconds(lambda: search(queries)) for _ in range(ROUNDS))
+    ones = [queries[i : i + 1] for i in range(SINGLE)]
+    cpu_single = min(cpu_seconds(lambda: [search(one) for one in ones]) for _ in range(3))
+    return {
+        "batch": batch / len(queries),
+        "batch CPU": cpu / len(queries),
+        "single": min(rounds)[0],
+        "slow single": min(rounds)[1],
+        "single CPU": cpu_single / SINGLE,
+    }
 
 
 def megalabel(folder: Path, precision: str, threads: int, lists: int, wished: float) -> Any:

@@ -13,8 +13,7 @@ from megalabel.data.matrix import unit_rows
 UNIT = _native.VECTOR_UNIT
 REMOVED = -1  # the key of a vector that was removed
 BLOCK = 1 << 14  # rows copied at a time
-_SAMPLE = 64  # vectors a list from which centres are learned
-_STEPS = 4  # in which centres settle
+_SAMPLES = ((32, 8), (128, 6))  # vectors a list, and steps of k-means
 
 
 class Segment(NamedTuple):
@@ -53,47 +52,19 @@ def padded(X: np.ndarray, *, unit: bool) -> np.ndarray:
 
 
 def learned_centres(X: np.ndarray, lists: int, seed: int) -> np.ndarray:
-    """Unit vectors of about so many clusters of directions, learned from a sample of the rows.
+    """Unit vectors of so many clusters of directions: spherical k-means of a sample of the rows.
 
-    Clusters begin as two levels of spherical k-means, which takes a small share of the time of one
-    level, and settle as one.
+    It begins with some of the rows, and goes on with a larger sample once clusters have formed.
     """
-    drawn = np.random.default_rng(seed).choice(len(X), min(len(X), _SAMPLE * lists), replace=False)
-    rows = padded(X[np.sort(drawn)].astype(np.float32, copy=False), unit=True)
-    count, width = rows.shape
-    sparse = _native.SparseRows(
-        starts=np.arange(count + 1, dtype=np.int64) * width,
-        columns=np.tile(np.arange(width, dtype=np.int32), count),
-        values=rows.reshape(-1),
-        width=width,
-    )
-    members, starts = np.arange(count, dtype=np.int32), np.array([0, count])
-    for depth, size in enumerate((count / np.sqrt(lists), count / lists)):
-        members, starts, _ = _native.cluster_level(
-            sparse,
-            members=members,
-            starts=starts,
-            seed=seed,
-            depth=depth,
-            largest=int(size),
-            arity=max(2, lists),
-            aim=max(1, round(size)),
-            balanced=False,
-            iterations=5,
-            tolerance=1e-3,
-        )
-    centres = _directions(rows[members], starts)
-    for _ in range(_STEPS):
-        nearest = _native.nearest_centres(rows, centres)
-        order = np.argsort(nearest, kind="stable")
-        there, starts = np.unique(nearest[order], return_index=True)
-        centres[there] = _directions(rows[order], np.append(starts, count))
+    drawn = np.random.default_rng(seed).permutation(len(X))
+    centres = padded(X[drawn[:lists]], unit=True)
+    for most, steps in _SAMPLES:
+        rows = padded(X[np.sort(drawn[: most * lists])], unit=True)
+        for _ in range(steps):
+            order, starts = _by_list(_native.nearest_centres(rows, centres), lists)
+            there = np.flatnonzero(np.diff(starts))  # one that is left by all stays where it is
+            centres[there] = unit_rows(np.add.reduceat(rows[order], starts[there], axis=0))
     return centres
-
-
-def _directions(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Unit vectors of the sums of rows, of which each group has some in a row."""
-    return np.asarray(unit_rows(np.add.reduceat(rows, starts[:-1], axis=0)))
 
 
 def in_lists(
@@ -108,8 +79,9 @@ def in_lists(
             nearest[i : i + BLOCK] = _native.nearest_centres(block, directions)
     order, starts = _by_list(nearest, max(1, len(centres)))
     vectors = np.empty((len(X), columns_for(X.shape[1])), dtype)
-    for i in range(0, len(X), BLOCK):
-        vectors[i : i + BLOCK] = padded(X[order[i : i + BLOCK]], unit=unit)
+    with np.errstate(over="ignore"):  # the caller looks for what is not finite
+        for i in range(0, len(X), BLOCK):
+            vectors[i : i + BLOCK] = padded(X[order[i : i + BLOCK]], unit=unit)
     return Segment(vectors, keys[order], starts)
 
 

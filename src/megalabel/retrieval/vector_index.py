@@ -405,6 +405,9 @@ class VectorIndex(Component):
         rank = np.empty_like(order)
         np.put_along_axis(rank, order, np.arange(lists)[None], axis=1)
         needed = np.take_along_axis(rank, self._list_of(keys), axis=1)
+        # lists are looked into until k vectors are seen, however few the probes
+        seen = self._counts[order].cumsum(axis=1)
+        needed[needed <= np.argmax(seen >= k, axis=1)[:, None]] = 0
         shares = np.stack([np.bincount(row, minlength=lists) for row in needed]).cumsum(1) / k
         recall = shares.mean(axis=0)
         doubt = shares.std(axis=0) / np.sqrt(len(shares))
