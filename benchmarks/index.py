@@ -1,4 +1,4 @@
-"""VectorIndex beside FAISS IVF-Flat: search in batches and one at a time, building, adding, opening.
+"""VectorIndex beside FAISS IVF-Flat: batches, single queries, building, adding, opening.
 
     python benchmarks/index.py [--vectors 100000 1000000] [--threads 1 2] [--faiss-python PYTHON]
         [--precision float32] [--results FILE]
@@ -62,10 +62,10 @@ def write(folder: Path, count: int) -> None:
 
 
 def run(
-    name: str, python: str, folder: Path, precision: str, threads: int, *wished: float
+    name: str, python: str, folder: Path, precision: str, threads: list[int], *wished: float
 ) -> dict[str, Any]:
     """One side in a process of its own."""
-    given = [name, str(folder), precision, str(threads), *map(str, wished)]
+    given = [name, str(folder), precision, ",".join(map(str, threads)), *map(str, wished)]
     command = [python, str(PEERS), *given]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
@@ -83,49 +83,49 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     print(
-        "| vectors | threads | index | lists / probes | recall@100 | batch, µs a query (CPU) "
+        "| vectors | index | lists / probes | recall@100 | threads | batch, µs a query (CPU) "
         "| one query, µs (CPU) | build s | add s | open s |"
     )
-    print("|---:|---:|---|" + "---:|" * 7)
+    print("|---:|---|" + "---:|" * 8)
     for count in options.vectors:
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work)
             write(folder, count)
-            for threads in options.threads:
-                ours = run(
-                    "megalabel", sys.executable, folder, options.precision, threads, 0, 0
+            given = options.precision, options.threads
+            ours = run("megalabel", sys.executable, folder, *given, 0, 0)
+            keep(count, "megalabel", ours, options)
+            if options.faiss_python:
+                wished = ours["lists"], ours["recall"]
+                keep(
+                    count,
+                    "faiss",
+                    run("faiss", options.faiss_python, folder, *given, *wished),
+                    options,
                 )
-                keep(count, threads, "megalabel", ours, options)
-                if options.faiss_python:
-                    wished = ours["lists"], ours["recall"]
-                    theirs = run(
-                        "faiss", options.faiss_python, folder, options.precision, threads, *wished
-                    )
-                    keep(count, threads, "faiss", theirs, options)
 
 
-def keep(
-    count: int, threads: int, name: str, found: dict[str, Any], options: argparse.Namespace
-) -> None:
-    """Print a row of the table and add a line to the results."""
+def keep(count: int, name: str, found: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print rows of the table and add a line to the results."""
     opened = f"{found['open']:.3f}" if "open" in found else ""
-    print(
-        f"| {count:,} | {threads} | {name} | {found['lists']:,} / {found['probes']} "
-        f"| {found['recall']:.4f} | {1e6 * found['batch']:.0f} ({1e6 * found['batch CPU']:.0f}) "
-        f"| {1e6 * found['single']:.0f} ({1e6 * found['single CPU']:.0f}) "
-        f"| {found['build']:.1f} | {found['add']:.2f} | {opened} |",
-        flush=True,
-    )
+    for threads in options.threads:
+        times = {k: f"{1e6 * v:.0f}" for k, v in found[f"threads {threads}"].items()}
+        print(
+            f"| {count:,} | {name} | {found['lists']:,} / {found['probes']} "
+            f"| {found['recall']:.4f} | {threads} | {times['batch']} ({times['batch CPU']}) "
+            f"| {times['single']} ({times['single CPU']}) "
+            f"| {found['build']:.1f} | {found['add']:.2f} | {opened} |",
+            flush=True,
+        )
     line = {
         "vectors": count,
         "width": WIDTH,
         "precision": options.precision,
-        "threads": threads,
         "index": name,
         "found": found,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "version": megalabel.__version__,
-        "command": f"python benchmarks/index.py --vectors {count} --threads {threads} "
+        "command": f"python benchmarks/index.py --vectors {count} "
+        f"--threads {' '.join(map(str, options.threads))} "
         f"--precision {options.precision} --faiss-python PYTHON",
     }
     with options.results.open("a") as file:

@@ -3,8 +3,9 @@
     PYTHON benchmarks/index_peers.py megalabel|faiss FOLDER PRECISION THREADS LISTS RECALL
 
 FOLDER holds vectors.npy, queries.npy, more.npy (to be added) and truth.npy, the 100 best vectors of
-each query. LISTS and RECALL are what FAISS is to have: its number of lists, and the recall on the
-queries that its probes are to reach. Times in seconds go to standard output.
+each query. THREADS are numbers with commas between them. LISTS and RECALL are what FAISS is to
+have: its number of lists, and the recall on the queries that its probes are to reach. Times in
+seconds go to standard output: those of searches for each number of threads, others for the last.
 """
 
 from __future__ import annotations
@@ -62,17 +63,19 @@ def timed(search: Search, queries: np.ndarray) -> dict[str, float]:
     }
 
 
-def megalabel(folder: Path, precision: str, threads: int, lists: int, wished: float) -> Any:
+def megalabel(folder: Path, precision: str, threads: list[int], lists: int, wished: float) -> Any:
     from megalabel import set_threads, store
     from megalabel.retrieval import VectorIndex
 
-    set_threads(threads)
+    set_threads(threads[-1])
     vectors, queries, more, truth = loaded(folder)
     index = VectorIndex(precision=precision)
     answer: dict[str, Any] = {"build": seconds(lambda: index.fit(vectors))}
     lists, probes = max(1, len(index.centres_)), index.probes_
     answer |= {"lists": lists, "probes": probes, "measured": index.recall_}
-    answer |= timed(lambda asked: index.search(asked, K)[0], queries)
+    for count in threads:
+        set_threads(count)
+        answer[f"threads {count}"] = timed(lambda asked: index.search(asked, K)[0], queries)
     answer["recall"] = recall(index.search(queries, K)[0], truth)
     keys = np.arange(len(more)) + len(vectors)
     answer["add"] = seconds(lambda: index.add(keys, more))
@@ -86,10 +89,10 @@ def megalabel(folder: Path, precision: str, threads: int, lists: int, wished: fl
     return answer
 
 
-def faiss(folder: Path, precision: str, threads: int, lists: int, wished: float) -> Any:
+def faiss(folder: Path, precision: str, threads: list[int], lists: int, wished: float) -> Any:
     import faiss as peer
 
-    peer.omp_set_num_threads(threads)
+    peer.omp_set_num_threads(threads[-1])
     vectors, queries, more, truth = loaded(folder)
     width, metric = vectors.shape[1], peer.METRIC_INNER_PRODUCT
     flat = peer.IndexFlatIP(width)
@@ -108,7 +111,9 @@ def faiss(folder: Path, precision: str, threads: int, lists: int, wished: float)
     answer: dict[str, Any] = {"build": seconds(build), "lists": lists, "probes": 1}
     while lists > 1 and recall(index.search(queries, K)[1], truth) < wished:
         answer["probes"] = index.nprobe = index.nprobe + 1
-    answer |= timed(lambda asked: index.search(asked, K)[1], queries)
+    for count in threads:
+        peer.omp_set_num_threads(count)
+        answer[f"threads {count}"] = timed(lambda asked: index.search(asked, K)[1], queries)
     answer["recall"] = recall(index.search(queries, K)[1], truth)
     answer["add"] = seconds(lambda: index.add(more))
     answer["version"] = peer.__version__
@@ -122,4 +127,5 @@ def loaded(folder: Path) -> list[np.ndarray]:
 if __name__ == "__main__":
     name, folder, precision, threads, lists, wished = sys.argv[1:]
     run = {"megalabel": megalabel, "faiss": faiss}[name]
-    print(json.dumps(run(Path(folder), precision, int(threads), int(lists), float(wished))))
+    counts = [int(count) for count in threads.split(",")]
+    print(json.dumps(run(Path(folder), precision, counts, int(lists), float(wished))))

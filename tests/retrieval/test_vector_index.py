@@ -164,7 +164,9 @@ def test_more_than_one_list_holds_is_found():
 
 
 changes = st.lists(
-    st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(0, 2**32), st.integers(0, 40)),
+    st.tuples(
+        st.sampled_from(["add", "remove", "replace"]), st.integers(0, 2**32), st.integers(0, 40)
+    ),
     max_size=12,
 )
 
@@ -210,7 +212,12 @@ def test_changes_are_those_of_a_dictionary(similarity, lists, precision, changes
         )
         # the index before is as it was
         assert len(before) == len(kept)
-    check(index.search(QUERIES[:2], 4, probes=lists), twin(vectors, QUERIES[:2], 4, similarity), 4, tolerance)
+    check(
+        index.search(QUERIES[:2], 4, probes=lists),
+        twin(vectors, QUERIES[:2], 4, similarity),
+        4,
+        tolerance,
+    )
 
 
 def test_a_change_shares_arrays_and_leaves_the_old_index_as_it_was():

@@ -51,12 +51,11 @@ def padded(X: np.ndarray, *, unit: bool) -> np.ndarray:
     return np.pad(X, ((0, 0), (0, more))) if more else X
 
 
-def learned_centres(X: np.ndarray, lists: int, seed: int) -> np.ndarray:
-    """Unit vectors of so many clusters of directions: spherical k-means of a sample of the rows.
+def learned_centres(X: np.ndarray, drawn: np.ndarray, lists: int) -> np.ndarray:
+    """Unit vectors of so many clusters of directions: spherical k-means of the first rows drawn.
 
     It begins with some of the rows, and goes on with a larger sample once clusters have formed.
     """
-    drawn = np.random.default_rng(seed).permutation(len(X))
     centres = padded(X[drawn[:lists]], unit=True)
     for most, steps in _SAMPLES:
         rows = padded(X[np.sort(drawn[: most * lists])], unit=True)

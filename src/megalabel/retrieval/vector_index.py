@@ -37,11 +37,12 @@ from megalabel.retrieval.lists import (
 
 EXACT_BELOW = 100_000  # vectors, which are scanned faster than they are put into lists
 MEASURED_AT = 100  # the k of the recall that is measured
-_QUERIES = 256  # by which recall is measured
+_QUERIES = 512  # by which recall is measured
 _REMOVED = 0.25  # share of a segment: when more were removed, it is written anew
 _CHANGED = 0.2  # share of the vectors: when more have changed, recall is measured anew
 _GROWN = 4  # times as many vectors as centres were learned for, and they are learned anew
 _MOST_KEY = 2**31 - 1
+_COUNT = integer(1)
 _NO_MARKS = np.zeros(0, np.uint8)
 
 
@@ -159,7 +160,7 @@ class VectorIndex(Component):
 
     def add(self, keys: Any, X: Any) -> Self:
         """An index with further vectors, whose keys must be new."""
-        X = self._like_ours(X, "X")
+        X = self._like_ours(X)
         keys = _checked(keys)
         _check_rows(keys, X)
         for known in self.keys_:
@@ -173,7 +174,7 @@ class VectorIndex(Component):
 
     def replace(self, keys: Any, X: Any) -> Self:
         """An index with other vectors for keys that are there."""
-        X = self._like_ours(X, "X")
+        X = self._like_ours(X)
         keys = _checked(keys)
         _check_rows(keys, X)
         return self._changed(self._without(keys), 0)._with_added(keys, X)
@@ -203,8 +204,9 @@ class VectorIndex(Component):
             -inf in places left over.
         """
         self.check_fitted()
-        check_argument("k", k, integer(1))
-        check_argument("probes", probes, integer(1) | one_of(None))
+        check_argument("k", k, _COUNT)
+        if probes is not None:
+            check_argument("probes", probes, _COUNT)
         asked = self._prepared(queries, self.width_)
         marks = _NO_MARKS if allowed is None else _marks(allowed)
         probes = min(self.probes_ if probes is None else probes, max(1, len(self.centres_)))
@@ -237,7 +239,8 @@ class VectorIndex(Component):
 
     def check_learned(self) -> None:
         """Segments must fit each other. What is in them is checked when it is searched."""
-        vars(self).pop("_made_counts", None)  # those of other arrays
+        for made in ("_made_counts", "_made_segments"):
+            vars(self).pop(made, None)  # those of other arrays
         if self.centres_.shape[1] != columns_for(self.width_) or not self.vectors_:
             raise ValueError("centres_ of VectorIndex do not fit its width")
         for segment in self._segments:
@@ -253,7 +256,9 @@ class VectorIndex(Component):
 
     @property
     def _segments(self) -> list[Segment]:
-        return [Segment(*parts) for parts in zip(self.vectors_, self.keys_, self.starts_, strict=True)]
+        return [
+            Segment(*parts) for parts in zip(self.vectors_, self.keys_, self.starts_, strict=True)
+        ]
 
     @property
     def _unit(self) -> bool:
@@ -264,9 +269,13 @@ class VectorIndex(Component):
         """The number of vectors in each list."""
         return made_once(self, "_made_counts", lambda: self._count(_NO_MARKS))
 
+    @property
+    def _natives(self) -> list[_native.VectorSegment]:
+        return made_once(self, "_made_segments", lambda: [s.native() for s in self._segments])
+
     def _count(self, marks: np.ndarray) -> np.ndarray:
-        segments = [segment.native() for segment in self._segments]
-        return _native.count_allowed(segments, max(1, len(self.centres_)), marks)
+        counts: np.ndarray = _native.count_allowed(self._natives, max(1, len(self.centres_)), marks)
+        return counts
 
     def _prepared(self, queries: Any, width: int) -> np.ndarray:
         queries = _matrix(queries, "queries")
@@ -274,21 +283,22 @@ class VectorIndex(Component):
             raise ShapeError(f"queries are {queries.shape} but the vectors have {width} columns")
         return padded(queries, unit=self._unit)
 
-    def _like_ours(self, X: Any, what: str) -> np.ndarray:
+    def _like_ours(self, X: Any) -> np.ndarray:
         self.check_fitted()
-        X = _matrix(X, what)
-        if X.shape[1] != self.width_:
-            raise ShapeError(f"{what} is {X.shape} but the index has {self.width_} columns")
-        return X
+        rows = _matrix(X, "X")
+        if rows.shape[1] != self.width_:
+            raise ShapeError(f"X is {rows.shape} but the index has {self.width_} columns")
+        return rows
 
-    def _built(
-        self, X: np.ndarray, keys: np.ndarray, queries: np.ndarray | None
-    ) -> dict[str, Any]:
+    def _built(self, X: np.ndarray, keys: np.ndarray, queries: np.ndarray | None) -> dict[str, Any]:
         """What is learned of vectors, with recall still to be measured."""
         lists = lists_for(len(X)) if self.lists is None else min(self.lists, max(1, len(X)))
         centres = np.empty((0, columns_for(X.shape[1])), np.float32)
+        drawn = np.random.default_rng(self.seed).permutation(len(X))
+        # what centres were learned from would be found too well
+        aside = drawn[lists:][-_QUERIES:]
         if lists > 1:
-            centres = learned_centres(X, lists, self.seed)
+            centres = learned_centres(X, drawn[: max(lists, len(X) - len(aside))], lists)
         segment = self._segment(X, keys, centres)
         if lists > 1 and not self._unit:
             centres *= lengths_of_lists(segment).astype(np.float32)[:, None]
@@ -298,7 +308,8 @@ class VectorIndex(Component):
             "queries_": queries,
             "built_": len(X),
         }
-        return learned | self._made(learned, probes_=1, recall_=1.0, changed_=0)._measured()
+        made = self._made(learned, probes_=1, recall_=1.0, changed_=0)
+        return learned | made._measured((padded(X[aside], unit=self._unit), keys[aside]))
 
     def _segment(self, X: np.ndarray, keys: np.ndarray, centres: np.ndarray) -> Segment:
         segment = in_lists(X, keys, centres, np.dtype(self.precision), unit=self._unit)
@@ -343,9 +354,9 @@ class VectorIndex(Component):
             if count := int(np.count_nonzero(gone)):
                 removed += count
                 left = np.where(gone, np.int32(REMOVED), segment.keys)
-                segment = segment._replace(keys=left)  # noqa: PLW2901
+                segment = segment._replace(keys=left)
                 if np.count_nonzero(left < 0) > _REMOVED * len(left):
-                    segment = joined([segment])  # noqa: PLW2901
+                    segment = joined([segment])
             segments.append(segment)
         if removed < len(keys):
             missing = keys[~np.isin(keys, np.concatenate(self.keys_))]
@@ -374,7 +385,7 @@ class VectorIndex(Component):
         candidates = len(self) * probes // max(1, len(self.centres_)) if len(marks) else 0
         k = max(1, min(k, int(counts.sum())))
         return _native.search_vectors(
-            segments=[segment.native() for segment in self._segments],
+            segments=self._natives,
             centres=self.centres_,
             queries=asked,
             allowed=marks,
@@ -384,14 +395,15 @@ class VectorIndex(Component):
             k=k,
         )
 
-    def _measured(self) -> dict[str, Any]:
-        """The fewest probes with the recall that is wished, and the recall they have."""
+    def _measured(self, sample: tuple[np.ndarray, np.ndarray] | None = None) -> dict[str, Any]:
+        """The fewest probes with the recall that is wished, and the recall they have, by the
+        queries that were given or else by a sample of the vectors and its keys."""
         count, lists = len(self), len(self.centres_)
         if lists == 0 or count < 2:
             return {"probes_": 1, "recall_": 1.0, "changed_": 0}
         asked, own = self.queries_, np.empty(0, np.int32)
         if asked is None:
-            asked, own = self._drawn()
+            asked, own = self._drawn() if sample is None or not len(sample[1]) else sample
         k = min(MEASURED_AT, count - 1)
         keys, _ = self._found(asked, k + (len(own) > 0), _NO_MARKS, lists)
         if len(own):
@@ -411,7 +423,7 @@ class VectorIndex(Component):
         shares = np.stack([np.bincount(row, minlength=lists) for row in needed]).cumsum(1) / k
         recall = shares.mean(axis=0)
         doubt = shares.std(axis=0) / np.sqrt(len(shares))
-        enough = recall - doubt >= self.recall
+        enough = recall - 2 * doubt >= self.recall
         probes = int(np.argmax(enough)) + 1 if enough.any() else lists
         return {"probes_": probes, "recall_": float(recall[probes - 1]), "changed_": 0}
 
@@ -455,10 +467,10 @@ def _of_segments(segments: Iterable[Segment]) -> dict[str, Any]:
 
 
 def _matrix(X: Any, what: str) -> np.ndarray:
-    X = dense(X, what)
-    if X.shape[1] == 0:
-        raise ShapeError(f"{what} is {X.shape}: vectors have at least one column")
-    return X
+    rows = dense(X, what)
+    if rows.shape[1] == 0:
+        raise ShapeError(f"{what} is {rows.shape}: vectors have at least one column")
+    return rows
 
 
 def _checked(keys: Any) -> np.ndarray:
