@@ -89,8 +89,8 @@ inline void bind_vectors(nb::module_& m) {
                 return to_numpy(std::move(ranked), queries.shape(0), k);
             });
         },
-        nb::kw_only(), "segments"_a, "centres"_a, "queries"_a, "allowed"_a, "counts"_a,
-        "probes"_a, "candidates"_a, "k"_a);
+        nb::kw_only(), "segments"_a, "centres"_a, "queries"_a, "allowed"_a, "counts"_a, "probes"_a,
+        "candidates"_a, "k"_a);
 }
 
 }  // namespace megalabel::bind

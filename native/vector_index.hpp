@@ -102,8 +102,8 @@ MEGALABEL_CLONES inline std::size_t reaching(const float* scores, std::size_t n,
         const newton::Integers high = *newton::vectors(scores + j) >= bar;
         std::uint32_t bits = newton::all_bits(high & newton::lane_bits);
         for (; bits != 0; bits &= bits - 1)
-            places[count++] = static_cast<std::uint32_t>(j) +
-                              static_cast<std::uint32_t>(__builtin_ctz(bits));
+            places[count++] =
+                static_cast<std::uint32_t>(j) + static_cast<std::uint32_t>(__builtin_ctz(bits));
     }
     return count;
 }
@@ -161,8 +161,8 @@ std::vector<std::int32_t> nearest_centres(Rows<T> vectors, Rows<float> centres) 
                 if (!(most > best[i])) return;
                 best[i] = most;
                 nearest[begin + i] = static_cast<std::int32_t>(
-                    first + static_cast<std::size_t>(std::find(scores, scores + count, most) -
-                                                     scores));
+                    first +
+                    static_cast<std::size_t>(std::find(scores, scores + count, most) - scores));
             });
         });
     });
@@ -256,18 +256,22 @@ class Search {
                 if (slices > 1)
                     parts[job] = std::move(scratch.best);
                 else
-                    write(block, scratch.best, out);
+                    for (std::size_t i = 0; i < scratch.best.size(); ++i)
+                        scratch.best[i].write(out, block * most_queries + i);
             });
         });
         if (slices > 1)
-            for (std::size_t block = 0; block < blocks; ++block) {
-                std::vector<Best>& all = parts[block * slices];
-                for (std::size_t slice = 1; slice < slices; ++slice)
-                    for (std::size_t i = 0; i < all.size(); ++i)
-                        for (const auto& entry : parts[block * slices + slice][i].unsorted())
-                            all[i].offer(entry.score, entry.id);
-                write(block, all, out);
-            }
+            parallel_for(queries_.count, planned, [&](std::size_t begin, std::size_t end) {
+                for (std::size_t query = begin; query < end; ++query) {
+                    const std::size_t first = query / most_queries * slices;
+                    const std::size_t place = query % most_queries;
+                    Best& best = parts[first][place];
+                    for (std::size_t slice = 1; slice < slices; ++slice)
+                        for (const auto& entry : parts[first + slice][place].unsorted())
+                            best.offer(entry.score, entry.id);
+                    best.write(out, query);
+                }
+            });
         return out;
     }
 
@@ -292,10 +296,6 @@ class Search {
         std::vector<std::uint32_t> places;
         std::vector<std::int32_t> keys;
     };
-
-    void write(std::size_t block, std::vector<Best>& best, Ranked& out) const {
-        for (std::size_t i = 0; i < best.size(); ++i) best[i].write(out, block * most_queries + i);
-    }
 
     std::size_t queries_of(std::size_t block) const {
         return std::min(most_queries, queries_.count - block * most_queries);
@@ -365,8 +365,9 @@ class Search {
         std::size_t done = 0;
         for (std::size_t at = 0; at < plan.lists.size() && done < to; ++at) {
             const auto list = static_cast<std::size_t>(plan.lists[at]);
-            const auto asking = std::span(plan.queries)
-                                    .subspan(plan.starts[at], plan.starts[at + 1] - plan.starts[at]);
+            const auto asking =
+                std::span(plan.queries)
+                    .subspan(plan.starts[at], plan.starts[at + 1] - plan.starts[at]);
             const std::size_t work = length(list) * asking.size();
             if (done + work <= from) {
                 done += work;
