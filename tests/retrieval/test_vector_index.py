@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -396,6 +397,23 @@ def test_searches_go_on_in_other_threads():
         found = list(pool.map(lambda _: index.search(QUERIES, 10)[0], range(16)))
     for one in found:
         assert_array_equal(one, expected)
+
+
+def test_a_long_search_can_be_interrupted():
+    index = VectorIndex(lists=1).fit(np.zeros((90_000, 64), np.float32))
+    queries = np.ones((6000, 64), np.float32)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            index.search(queries, 1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_errors_name_what_is_wrong():
