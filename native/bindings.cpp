@@ -15,6 +15,7 @@
 #include "bind_mix.hpp"
 #include "bind_retrieval.hpp"
 #include "bind_text.hpp"
+#include "bind_vectors.hpp"
 #include "memory.hpp"
 #include "parallel.hpp"
 
@@ -77,6 +78,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_matching(m);
     megalabel::bind::bind_retrieval(m);
     megalabel::bind::bind_products(m);
+    megalabel::bind::bind_vectors(m);
     megalabel::bind::bind_training(m);
     megalabel::bind::bind_boosting(m);
     megalabel::bind::bind_chunks(m);

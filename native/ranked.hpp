@@ -80,7 +80,7 @@ struct Ranked {
           scores(n * k, -std::numeric_limits<float>::infinity()) {}
 };
 
-// The k best of what it is offered, ties to the lower id. Scores that are not positive (or not
+// The k best of what it is offered, ties to the lower id. Scores that are not above a floor (or not
 // numbers) are refused. Selection is put off until several times k wait, which makes an offer
 // cheap.
 class Best {
@@ -93,19 +93,22 @@ class Best {
         }
     };
 
-    void reset(std::size_t k) {
+    void reset(std::size_t k, float floor = 0) {
         k_ = k;
-        bar_ = 0;
+        bar_ = floor_ = floor;
         entries_.clear();
     }
 
     void offer(float score, std::int32_t id) {
-        if (!(score > 0) || score < bar_) return;
+        if (!(score > floor_) || score < bar_) return;
         entries_.push_back({score, id});
         if (entries_.size() >= 4 * k_ + 32) select();
     }
 
-    // The score to reach: that of the k-th best, or 0 while there are fewer.
+    // What is below is refused: at most the score to reach.
+    float refused_below() const { return bar_; }
+
+    // The score to reach: that of the k-th best, or the floor while there are fewer.
     float bar() {
         select();
         return bar_;
@@ -136,13 +139,13 @@ class Best {
             std::nth_element(entries_.begin(), last - 1, entries_.end());
             entries_.erase(last, entries_.end());
             bar_ = entries_.back().score;
-        } else if (entries_.size() == k_ && bar_ == 0) {
+        } else if (entries_.size() == k_ && bar_ == floor_) {
             bar_ = std::max_element(entries_.begin(), entries_.end())->score;
         }
     }
 
     std::size_t k_ = 1;
-    float bar_ = 0;
+    float bar_ = 0, floor_ = 0;
     std::vector<Entry> entries_;
 };
 

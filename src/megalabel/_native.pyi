@@ -599,6 +599,73 @@ def products(
     Fill `out` with X W^T; a cell does not depend on the rows and labels beside it.
     """
 
+VECTOR_UNIT: int = 16
+
+class VectorSegment:
+    """Vectors in lists, their keys, and where the lists start."""
+
+    def __init__(
+        self,
+        *,
+        vectors: Annotated[
+            NDArray[numpy.float32],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ]
+        | Annotated[
+            NDArray[numpy.float16],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ],
+        keys: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def nearest_centres(
+    vectors: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ]
+    | Annotated[
+        NDArray[numpy.float16], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    centres: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")]: ...
+def count_allowed(
+    segments: Sequence[VectorSegment],
+    lists: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")]: ...
+def search_vectors(
+    *,
+    segments: Sequence[VectorSegment],
+    centres: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    queries: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    counts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    probes: int,
+    candidates: int,
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+
 LANES: int = 16
 
 MOST_KEPT_ROWS: int = 131072

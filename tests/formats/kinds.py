@@ -40,8 +40,8 @@ from megalabel.labels import Jpv, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.mixing import mix
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, NearestLabels
-from megalabel.retrieval import NearestNeighbours
+from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, LabelVectors, NearestLabels
+from megalabel.retrieval import NearestNeighbours, VectorIndex
 from megalabel.tagger import Tagger
 
 FOLDERS = Path(__file__).parent / str(store.FORMAT)
@@ -287,6 +287,13 @@ def nearest_labels() -> Component:
         label_counts_=COUNTS,
         labels_=LABELS,
     )
+
+
+@kind
+def label_vectors() -> Component:
+    index = VectorIndex(similarity="cosine", precision="float16", lists=3).fit(dense(8, 20))
+    index = index.remove([4]).add([4], dense(9, 20)[8:])
+    return learned(LabelVectors(scale=3.0), index_=index, label_counts_=COUNTS, labels_=LABELS)
 
 
 @kind

@@ -5,6 +5,7 @@ from megalabel.rankers.boosting import BoostedTrees
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
+from megalabel.rankers.label_vectors import LabelVectors
 from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
 
@@ -15,6 +16,7 @@ __all__ = [
     "Combiner",
     "DenseTree",
     "Ensemble",
+    "LabelVectors",
     "Means",
     "Mix",
     "NearestLabels",

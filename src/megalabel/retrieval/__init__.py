@@ -2,5 +2,6 @@
 
 from megalabel.retrieval.inverted_index import InvertedIndex
 from megalabel.retrieval.neighbours import NearestNeighbours
+from megalabel.retrieval.vector_index import VectorIndex
 
-__all__ = ["InvertedIndex", "NearestNeighbours"]
+__all__ = ["InvertedIndex", "NearestNeighbours", "VectorIndex"]

@@ -38,6 +38,7 @@ CLASSES = {
     "DenseTree": "megalabel.rankers:DenseTree",
     "Ensemble": "megalabel.rankers:Ensemble",
     "InvertedIndex": "megalabel.retrieval:InvertedIndex",
+    "LabelVectors": "megalabel.rankers:LabelVectors",
     "Means": "megalabel.rankers:Means",
     "Mix": "megalabel.rankers:Mix",
     "NearestLabels": "megalabel.rankers:NearestLabels",
@@ -48,6 +49,7 @@ CLASSES = {
     "Prior": "megalabel.linear:Prior",
     "Stack": "megalabel.rankers:Stack",
     "TreeClassifier": "megalabel.linear:TreeClassifier",
+    "VectorIndex": "megalabel.retrieval:VectorIndex",
     # calibrators and decisions
     "Beta": "megalabel.calibration:Beta",
     "BlockCoordinateAscent": "megalabel.decision:BlockCoordinateAscent",
