@@ -11,10 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "combining.hpp"
+#include "joint.hpp"
+#include "matching.hpp"
 #include "parallel.hpp"
 #include "ranked.hpp"
 
@@ -23,7 +27,7 @@ namespace megalabel::mix {
 // What is said of a listed label: three columns a member (the logit of its probability, its place
 // from 1, how far its logit is below that of the member's best label; not a number where the member
 // does not list it), then those of all members together.
-constexpr std::size_t OF_MEMBER = 3;
+using combining::OF_MEMBER;
 enum Shared : std::size_t { FREQUENCY, MEAN, LISTED, FUSED, SHARED };
 
 inline std::size_t width(std::size_t members) { return OF_MEMBER * members + SHARED; }
@@ -78,27 +82,45 @@ struct Other {
     bool seen;
 };
 struct Row {
-    std::vector<Listed> listed;
+    std::vector<Listed> listed;  // by their numbers, as is what is said of them
     std::vector<Other> others;
     std::vector<float> said;
+
+    void sort_others() {
+        std::sort(others.begin(), others.end(), [](auto& a, auto& b) {
+            if (a.seen != b.seen) return a.seen;
+            return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
+        });
+    }
 };
 
-inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
-                  std::span<const std::int64_t> counts, std::vector<Place>& places) {
-    const std::size_t m = given.members;
+// The places that members give in one row, and the logit of the best label of each.
+struct Places {
+    std::vector<Place> all;
+    std::vector<float> best;
+
+    void reset(std::size_t members) {
+        all.clear();
+        best.assign(members, std::numeric_limits<float>::quiet_NaN());
+    }
+    void add(std::int32_t id, std::size_t member, std::size_t rank, float probability) {
+        if (rank == 0) best[member] = logit(probability);
+        all.push_back({id, static_cast<std::uint32_t>(member), static_cast<std::uint32_t>(rank),
+                       probability});
+    }
+};
+
+// Writes what is said of each label, in so many columns; those that are for others to fill hold no
+// number.
+inline void bring_together(Places& given, std::size_t columns, std::size_t shortlist,
+                           std::span<const std::int64_t> counts, Row& found) {
+    const std::size_t m = given.best.size();
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    places.clear();
-    std::vector<float> best(m, nan);
-    for (std::size_t member = 0; member < m; ++member)
-        for (std::size_t c = 0; c < given.columns; ++c) {
-            const std::size_t at = (member * given.rows + row) * given.columns + c;
-            if (static_cast<std::size_t>(given.ids[at]) >= given.labels) continue;  // or below 0
-            if (c == 0) best[member] = logit(given.probabilities[at]);
-            places.push_back({given.ids[at], static_cast<std::uint32_t>(member),
-                              static_cast<std::uint32_t>(c), given.probabilities[at]});
-        }
+    auto& places = given.all;
     std::sort(places.begin(), places.end());
-    Row found;
+    found.listed.clear();
+    found.others.clear();
+    found.said.clear();
     for (std::size_t begin = 0, end; begin < places.size(); begin = end) {
         for (end = begin + 1; end < places.size() && places[end].id == places[begin].id;) ++end;
         const std::span<const Place> own(places.data() + begin, end - begin);
@@ -111,7 +133,7 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
             continue;
         }
         const std::size_t at = found.said.size();
-        found.said.resize(at + width(m), nan);
+        found.said.resize(at + columns, nan);
         float* said = found.said.data() + at;
         float sum = 0, times = 0, fused = 0;
         for (const Place& place : own) {
@@ -119,7 +141,7 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
             if (place.rank >= shortlist || !std::isnan(of_member[0])) continue;
             of_member[0] = logit(place.probability);
             of_member[1] = static_cast<float>(place.rank + 1);
-            of_member[2] = best[place.member] - of_member[0];
+            of_member[2] = given.best[place.member] - of_member[0];
             sum += place.probability;
             fused += 1.0f / static_cast<float>(place.rank + 1);
             ++times;
@@ -132,14 +154,28 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
         shared[FUSED] = fused / members;
         found.listed.push_back({own[0].id, shared[FUSED], at});
     }
-    std::sort(found.listed.begin(), found.listed.end(), [](auto& a, auto& b) {
-        return a.fused != b.fused ? a.fused > b.fused : a.id < b.id;
-    });
-    std::sort(found.others.begin(), found.others.end(), [](auto& a, auto& b) {
-        if (a.seen != b.seen) return a.seen;
-        return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
-    });
-    return found;
+}
+
+// The k best labels of a row: entries by their scores, ties to the lower number, then the others as
+// they come, each a little below the one before. `other(c)` is the c-th, or none.
+template <class Other>
+void order(std::vector<Best::Entry>& entries, Other&& other, std::size_t k, std::int32_t* ids,
+           float* scores) {
+    const std::size_t sorted = std::min(k, entries.size());
+    float lowest = 0;
+    for (const auto& entry : entries) lowest = std::min(lowest, entry.score);
+    std::partial_sort(entries.begin(), entries.begin() + sorted, entries.end());
+    std::size_t place = 0;
+    for (; place < sorted; ++place) {
+        ids[place] = entries[place].id;
+        scores[place] = entries[place].score;
+    }
+    for (std::size_t c = 0; place < k; ++c, ++place) {
+        const std::optional<std::int32_t> id = other(c);
+        if (!id) break;
+        ids[place] = *id;
+        scores[place] = lowest - 0.01f * static_cast<float>(c + 1);
+    }
 }
 
 }  // namespace detail
@@ -147,18 +183,31 @@ inline Row row_of(const Members& given, std::size_t row, std::size_t shortlist,
 inline Candidates candidates(const Members& given, std::size_t shortlist,
                              std::span<const std::int64_t> counts) {
     given.check(counts);
+    const std::size_t columns = width(given.members);
     std::vector<detail::Row> rows(given.rows);
     parallel_for(given.rows, 32, [&](std::size_t begin, std::size_t end) {
-        std::vector<Place> places;
-        for (std::size_t i = begin; i < end; ++i)
-            rows[i] = detail::row_of(given, i, shortlist, counts, places);
+        detail::Places places;
+        for (std::size_t i = begin; i < end; ++i) {
+            places.reset(given.members);
+            for (std::size_t member = 0; member < given.members; ++member)
+                for (std::size_t c = 0; c < given.columns; ++c) {
+                    const std::size_t at = (member * given.rows + i) * given.columns + c;
+                    if (static_cast<std::size_t>(given.ids[at]) < given.labels)  // nor below 0
+                        places.add(given.ids[at], member, c, given.probabilities[at]);
+                }
+            detail::bring_together(places, columns, shortlist, counts, rows[i]);
+            auto& listed = rows[i].listed;
+            std::sort(listed.begin(), listed.end(), [](auto& a, auto& b) {
+                return a.fused != b.fused ? a.fused > b.fused : a.id < b.id;
+            });
+            rows[i].sort_others();
+        }
     });
     Candidates out;
     for (const auto& row : rows) {
         out.listed = std::max(out.listed, row.listed.size());
         out.rest = std::max(out.rest, row.others.size());
     }
-    const std::size_t columns = width(given.members);
     const auto none = static_cast<std::int32_t>(given.labels);
     out.ids.assign(given.rows * out.listed, none);
     out.others.assign(given.rows * out.rest, none);
@@ -195,21 +244,125 @@ inline Ranked ordered(std::span<const std::int32_t> ids, std::span<const float> 
             for (std::size_t c = i * listed; c < (i + 1) * listed; ++c)
                 if (static_cast<std::size_t>(ids[c]) < labels)
                     entries.push_back({scores[c], ids[c]});
-            const std::size_t sorted = std::min(k, entries.size());
-            float lowest = 0;
-            for (const auto& entry : entries) lowest = std::min(lowest, entry.score);
-            std::partial_sort(entries.begin(), entries.begin() + sorted, entries.end());
-            std::size_t place = 0;
-            for (; place < sorted; ++place) {
-                out.ids[i * k + place] = entries[place].id;
-                out.scores[i * k + place] = entries[place].score;
+            const auto other = [&](std::size_t c) -> std::optional<std::int32_t> {
+                const std::size_t at = i * rest + c;
+                if (c >= rest || static_cast<std::size_t>(others[at]) >= labels) return {};
+                return others[at];
+            };
+            detail::order(entries, other, k, out.ids.data() + i * k, out.scores.data() + i * k);
+        }
+    });
+    return out;
+}
+
+// --- whole answers
+
+// What a member ranks: scores, and the map that makes probabilities of them; without one they are
+// probabilities already.
+struct Ranking {
+    std::span<const std::int32_t> ids;
+    std::span<const float> scores;
+    std::size_t columns, labels;
+    const joint::Calibration* calibration;
+    std::span<const std::int32_t> numbers;  // of its labels here; empty where they are the same
+
+    void check(std::size_t rows, std::size_t known) const {
+        if (ids.size() != rows * columns || scores.size() != ids.size())
+            throw std::invalid_argument("rankings of members differ in shape");
+        if (numbers.size() != (numbers.empty() ? 0 : labels) || (numbers.empty() && labels != known))
+            throw std::invalid_argument("the numbers of a member's labels do not fit its labels");
+        if (calibration != nullptr) calibration->check();
+    }
+};
+
+// What does not change from one text to the next.
+struct Mixing {
+    std::span<const std::int64_t> counts;  // texts of each label
+    std::size_t shortlist;
+    const matching::Names* names;  // none: they are not looked for
+    combining::Combiner combiner;
+};
+
+// The words of texts, by number.
+struct Words {
+    std::span<const std::int64_t> starts;
+    std::span<const std::int32_t> ids;
+
+    std::span<const std::int32_t> row(std::size_t i) const {
+        const std::int64_t begin = starts[i], end = starts[i + 1];
+        if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > ids.size())
+            throw std::invalid_argument("a text lies outside the arrays of words");
+        return ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    }
+};
+
+inline constexpr float tie = 1e-3f;  // how much places count where margins are equal
+
+// The k best labels of each row: the first `depth` labels of each member as probabilities, what is
+// said of those that are listed, the margins of that, and their order. Each row is answered by
+// itself, from its first step to its last.
+inline Ranked rank(const Mixing& mixing, std::span<const Ranking> members, const Words& words,
+                   std::size_t rows, std::size_t depth, std::size_t k) {
+    const std::size_t labels = mixing.counts.size(), own = width(members.size());
+    const std::size_t columns = own + (mixing.names ? std::size_t{matching::kFeatures} : 0);
+    for (const Ranking& member : members) member.check(rows, labels);
+    if (mixing.names) {
+        mixing.names->check();
+        if (words.starts.size() != rows + 1)
+            throw std::invalid_argument("texts and rankings differ in number");
+        if (mixing.names->labels() < labels)
+            throw std::invalid_argument("there are fewer labels with names than labels");
+    }
+    Ranked out(rows, k, labels);
+    parallel_for(rows, 32, [&](std::size_t begin, std::size_t end) {
+        std::vector<std::optional<joint::Rows>> calibrated(members.size());
+        for (std::size_t m = 0; m < members.size(); ++m)
+            if (members[m].calibration != nullptr)
+                calibrated[m].emplace(*members[m].calibration, members[m].columns);
+        std::optional<matching::Matcher> matcher;
+        if (mixing.names) matcher.emplace(*mixing.names);
+        std::vector<float> probabilities, margins;
+        std::vector<Best::Entry> entries;
+        detail::Places places;
+        detail::Row row;
+        for (std::size_t i = begin; i < end; ++i) {
+            places.reset(members.size());
+            for (std::size_t m = 0; m < members.size(); ++m) {
+                const Ranking& member = members[m];
+                const auto ids = member.ids.subspan(i * member.columns, member.columns);
+                auto scores = member.scores.subspan(i * member.columns, member.columns);
+                if (calibrated[m]) {
+                    probabilities.resize(member.columns);
+                    calibrated[m]->answer(ids, scores, member.labels, probabilities);
+                    scores = probabilities;
+                }
+                for (std::size_t c = 0; c < std::min(depth, ids.size()); ++c) {
+                    const auto id = static_cast<std::size_t>(ids[c]);  // below 0: a large number
+                    if (id >= member.labels) continue;
+                    const std::int32_t number = member.numbers.empty() ? ids[c] : member.numbers[id];
+                    if (static_cast<std::size_t>(number) >= labels)
+                        throw std::invalid_argument("a member ranks a label that is not there");
+                    places.add(number, m, c, scores[c]);
+                }
             }
-            for (std::size_t c = 0; c < rest && place < k; ++c) {
-                const std::int32_t id = others[i * rest + c];
-                if (static_cast<std::size_t>(id) >= labels) break;
-                out.ids[i * k + place] = id;
-                out.scores[i * k + place++] = lowest - 0.01f * static_cast<float>(c + 1);
+            detail::bring_together(places, columns, mixing.shortlist, mixing.counts, row);
+            if (matcher) {
+                matcher->read(words.row(i));
+                for (const auto& label : row.listed)
+                    matcher->features(static_cast<std::size_t>(label.id),
+                                      row.said.data() + label.said + own);
             }
+            margins.resize(row.listed.size());
+            combining::margins_of(mixing.combiner, {row.said, margins.size(), columns}, margins);
+            entries.clear();
+            for (std::size_t c = 0; c < margins.size(); ++c)
+                entries.push_back({margins[c] + tie * row.listed[c].fused, row.listed[c].id});
+            if (entries.size() < k) row.sort_others();
+            const auto other = [&](std::size_t c) -> std::optional<std::int32_t> {
+                if (c >= row.others.size()) return {};
+                return row.others[c].id;
+            };
+            detail::order(entries, other, k, out.ids.data() + i * k, out.scores.data() + i * k);
         }
     });
     return out;
