@@ -7,11 +7,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -51,17 +53,6 @@ struct Members {
     }
 };
 
-// One place that a member gives a label.
-struct Place {
-    std::int32_t id;
-    std::uint32_t member, rank;
-    float probability;
-    bool operator<(const Place& other) const {
-        if (id != other.id) return id < other.id;
-        return member != other.member ? member < other.member : rank < other.rank;
-    }
-};
-
 struct Candidates {
     std::size_t listed = 0, rest = 0;  // columns
     std::vector<std::int32_t> ids;     // (rows, listed), those listed most and highest first
@@ -71,96 +62,141 @@ struct Candidates {
 
 namespace detail {
 
-struct Listed {
-    std::int32_t id;
-    float fused;
-    std::size_t said;  // where what is said of it begins
-};
-struct Other {
-    std::int32_t id;
-    std::uint32_t rank, member;
-    bool seen;
-};
-struct Row {
-    std::vector<Listed> listed;  // by their numbers, as is what is said of them
-    std::vector<Other> others;
+// The places that members give in one row, brought together by label; used for many rows.
+class Gathered {
+  public:
+    struct Listed {
+        std::int32_t id;
+        float fused;
+        std::size_t said;  // where what is said of it begins
+    };
+    std::vector<Listed> listed;
     std::vector<float> said;
 
-    void sort_others() {
-        std::sort(others.begin(), others.end(), [](auto& a, auto& b) {
-            if (a.seen != b.seen) return a.seen;
-            return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
-        });
+    // What is said takes so many columns; those that are for others to fill hold no number.
+    void reset(std::size_t members, std::size_t columns) {
+        places_.clear();
+        best_.assign(members, std::numeric_limits<float>::quiet_NaN());
+        columns_ = columns;
     }
-};
 
-// The places that members give in one row, and the logit of the best label of each.
-struct Places {
-    std::vector<Place> all;
-    std::vector<float> best;
-
-    void reset(std::size_t members) {
-        all.clear();
-        best.assign(members, std::numeric_limits<float>::quiet_NaN());
-    }
+    // Members add their places one after another, each from its best label on.
     void add(std::int32_t id, std::size_t member, std::size_t rank, float probability) {
-        if (rank == 0) best[member] = logit(probability);
-        all.push_back({id, static_cast<std::uint32_t>(member), static_cast<std::uint32_t>(rank),
-                       probability});
+        if (rank == 0) best_[member] = logit(probability);
+        places_.push_back({id, static_cast<std::uint32_t>(member), static_cast<std::uint32_t>(rank),
+                           probability});
     }
+
+    void bring_together(std::size_t shortlist, std::span<const std::int64_t> counts) {
+        listed.clear();
+        others_.clear();
+        said.clear();
+        slots_.assign(std::bit_ceil(2 * places_.size() + 1), nowhere);
+        std::size_t further = 0;
+        for (const Place& place : places_) {
+            const std::int64_t count = counts[static_cast<std::size_t>(place.id)];
+            if (place.rank >= shortlist || count <= 0) {
+                ++further;
+                continue;
+            }
+            std::int32_t& at = slot(place.id);
+            if (at == nowhere) {
+                at = static_cast<std::int32_t>(listed.size());
+                list(place.id, count);
+            }
+            say(said.data() + listed[static_cast<std::size_t>(at)].said, place);
+        }
+        const auto members = static_cast<float>(best_.size());
+        for (Listed& label : listed) {
+            float* shared = said.data() + label.said + OF_MEMBER * best_.size();
+            shared[MEAN] = logit(shared[MEAN] / members);
+            label.fused = shared[FUSED] /= members;
+        }
+        if (further == 0) return;
+        for (const Place& place : places_) {
+            const bool seen = counts[static_cast<std::size_t>(place.id)] > 0;
+            if (place.rank < shortlist && seen) continue;
+            std::int32_t& at = slot(place.id);
+            if (at >= 0) continue;
+            const Other other{place.id, place.rank, place.member, seen};
+            if (at == nowhere) {
+                others_.push_back(other);
+                at = nowhere - static_cast<std::int32_t>(others_.size());
+            } else if (other < others_[other_of(at)]) {
+                others_[other_of(at)] = other;
+            }
+        }
+    }
+
+    // Labels further down: those that training has seen first, by the best place that they have.
+    const auto& others() {
+        std::sort(others_.begin(), others_.end());
+        return others_;
+    }
+
+  private:
+    struct Place {
+        std::int32_t id;
+        std::uint32_t member, rank;
+        float probability;
+    };
+    struct Other {
+        std::int32_t id;
+        std::uint32_t rank, member;
+        bool seen;
+        bool operator<(const Other& b) const {
+            if (seen != b.seen) return seen;
+            return rank != b.rank ? rank < b.rank : member < b.member;
+        }
+    };
+
+    // A slot holds the number of a listed label, or below `nowhere` that of another.
+    static constexpr std::int32_t nowhere = -1;
+    static std::size_t other_of(std::int32_t at) { return static_cast<std::size_t>(-2 - at); }
+
+    std::int32_t& slot(std::int32_t id) {
+        const std::size_t last = slots_.size() - 1;
+        std::size_t i = (static_cast<std::uint32_t>(id) * 0x9E3779B1u) >> 8;
+        for (;; ++i) {
+            std::int32_t& at = slots_[i & last];
+            if (at == nowhere) return at;
+            if (id == (at >= 0 ? listed[static_cast<std::size_t>(at)].id : others_[other_of(at)].id))
+                return at;
+        }
+    }
+
+    void list(std::int32_t id, std::int64_t count) {
+        const std::size_t at = said.size();
+        listed.push_back({id, 0, at});
+        said.resize(at + columns_, std::numeric_limits<float>::quiet_NaN());
+        float* shared = said.data() + at + OF_MEMBER * best_.size();
+        shared[FREQUENCY] = std::log1p(static_cast<float>(count));
+        shared[MEAN] = shared[LISTED] = shared[FUSED] = 0;
+    }
+
+    void say(float* said_of, const Place& place) const {
+        float* of_member = said_of + OF_MEMBER * place.member;
+        if (!std::isnan(of_member[0])) return;  // the label was there before
+        of_member[0] = logit(place.probability);
+        of_member[1] = static_cast<float>(place.rank + 1);
+        of_member[2] = best_[place.member] - of_member[0];
+        float* shared = said_of + OF_MEMBER * best_.size();
+        shared[MEAN] += place.probability;
+        shared[FUSED] += 1.0f / static_cast<float>(place.rank + 1);
+        ++shared[LISTED];
+    }
+
+    std::vector<Place> places_;
+    std::vector<float> best_;  // the logit of the best label of each member
+    std::vector<Other> others_;
+    std::vector<std::int32_t> slots_;
+    std::size_t columns_ = 0;
 };
 
-// Writes what is said of each label, in so many columns; those that are for others to fill hold no
-// number.
-inline void bring_together(Places& given, std::size_t columns, std::size_t shortlist,
-                           std::span<const std::int64_t> counts, Row& found) {
-    const std::size_t m = given.best.size();
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    auto& places = given.all;
-    std::sort(places.begin(), places.end());
-    found.listed.clear();
-    found.others.clear();
-    found.said.clear();
-    for (std::size_t begin = 0, end; begin < places.size(); begin = end) {
-        for (end = begin + 1; end < places.size() && places[end].id == places[begin].id;) ++end;
-        const std::span<const Place> own(places.data() + begin, end - begin);
-        const auto first = std::min_element(own.begin(), own.end(), [](auto& a, auto& b) {
-            return a.rank != b.rank ? a.rank < b.rank : a.member < b.member;
-        });
-        const bool seen = counts[first->id] > 0;
-        if (first->rank >= shortlist || !seen) {
-            found.others.push_back({first->id, first->rank, first->member, seen});
-            continue;
-        }
-        const std::size_t at = found.said.size();
-        found.said.resize(at + columns, nan);
-        float* said = found.said.data() + at;
-        float sum = 0, times = 0, fused = 0;
-        for (const Place& place : own) {
-            float* of_member = said + OF_MEMBER * place.member;
-            if (place.rank >= shortlist || !std::isnan(of_member[0])) continue;
-            of_member[0] = logit(place.probability);
-            of_member[1] = static_cast<float>(place.rank + 1);
-            of_member[2] = given.best[place.member] - of_member[0];
-            sum += place.probability;
-            fused += 1.0f / static_cast<float>(place.rank + 1);
-            ++times;
-        }
-        float* shared = said + OF_MEMBER * m;
-        const auto members = static_cast<float>(m);
-        shared[FREQUENCY] = std::log1p(static_cast<float>(counts[own[0].id]));
-        shared[MEAN] = logit(sum / members);
-        shared[LISTED] = times;
-        shared[FUSED] = fused / members;
-        found.listed.push_back({own[0].id, shared[FUSED], at});
-    }
-}
-
-// The k best labels of a row: entries by their scores, ties to the lower number, then the others as
-// they come, each a little below the one before. `other(c)` is the c-th, or none.
-template <class Other>
-void order(std::vector<Best::Entry>& entries, Other&& other, std::size_t k, std::int32_t* ids,
-           float* scores) {
+// The k best labels of a row: entries by their scores, ties to the lower number, then others as they
+// come, each a little below the one before.
+inline void order(std::vector<Best::Entry>& entries, std::span<const std::int32_t> others,
+                  std::size_t k, std::int32_t* ids, float* scores) {
     const std::size_t sorted = std::min(k, entries.size());
     float lowest = 0;
     for (const auto& entry : entries) lowest = std::min(lowest, entry.score);
@@ -170,10 +206,8 @@ void order(std::vector<Best::Entry>& entries, Other&& other, std::size_t k, std:
         ids[place] = entries[place].id;
         scores[place] = entries[place].score;
     }
-    for (std::size_t c = 0; place < k; ++c, ++place) {
-        const std::optional<std::int32_t> id = other(c);
-        if (!id) break;
-        ids[place] = *id;
+    for (std::size_t c = 0; c < others.size() && place < k; ++c, ++place) {
+        ids[place] = others[c];
         scores[place] = lowest - 0.01f * static_cast<float>(c + 1);
     }
 }
@@ -184,23 +218,30 @@ inline Candidates candidates(const Members& given, std::size_t shortlist,
                              std::span<const std::int64_t> counts) {
     given.check(counts);
     const std::size_t columns = width(given.members);
-    std::vector<detail::Row> rows(given.rows);
+    struct Row {
+        std::vector<detail::Gathered::Listed> listed;
+        std::vector<float> said;
+        std::vector<std::int32_t> others;
+    };
+    std::vector<Row> rows(given.rows);
     parallel_for(given.rows, 32, [&](std::size_t begin, std::size_t end) {
-        detail::Places places;
+        detail::Gathered gathered;
         for (std::size_t i = begin; i < end; ++i) {
-            places.reset(given.members);
+            gathered.reset(given.members, columns);
             for (std::size_t member = 0; member < given.members; ++member)
                 for (std::size_t c = 0; c < given.columns; ++c) {
                     const std::size_t at = (member * given.rows + i) * given.columns + c;
                     if (static_cast<std::size_t>(given.ids[at]) < given.labels)  // nor below 0
-                        places.add(given.ids[at], member, c, given.probabilities[at]);
+                        gathered.add(given.ids[at], member, c, given.probabilities[at]);
                 }
-            detail::bring_together(places, columns, shortlist, counts, rows[i]);
-            auto& listed = rows[i].listed;
-            std::sort(listed.begin(), listed.end(), [](auto& a, auto& b) {
+            gathered.bring_together(shortlist, counts);
+            Row& row = rows[i];
+            row.listed = gathered.listed;
+            row.said = gathered.said;
+            std::sort(row.listed.begin(), row.listed.end(), [](auto& a, auto& b) {
                 return a.fused != b.fused ? a.fused > b.fused : a.id < b.id;
             });
-            rows[i].sort_others();
+            for (const auto& other : gathered.others()) row.others.push_back(other.id);
         }
     });
     Candidates out;
@@ -221,7 +262,7 @@ inline Candidates candidates(const Members& given, std::size_t shortlist,
                             out.said.begin() + (i * out.listed + c) * columns);
             }
             for (std::size_t c = 0; c < rows[i].others.size(); ++c)
-                out.others[i * out.rest + c] = rows[i].others[c].id;
+                out.others[i * out.rest + c] = rows[i].others[c];
         }
     });
     return out;
@@ -244,12 +285,12 @@ inline Ranked ordered(std::span<const std::int32_t> ids, std::span<const float> 
             for (std::size_t c = i * listed; c < (i + 1) * listed; ++c)
                 if (static_cast<std::size_t>(ids[c]) < labels)
                     entries.push_back({scores[c], ids[c]});
-            const auto other = [&](std::size_t c) -> std::optional<std::int32_t> {
-                const std::size_t at = i * rest + c;
-                if (c >= rest || static_cast<std::size_t>(others[at]) >= labels) return {};
-                return others[at];
-            };
-            detail::order(entries, other, k, out.ids.data() + i * k, out.scores.data() + i * k);
+            auto own = others.subspan(i * rest, rest);
+            const auto padding = std::find_if(own.begin(), own.end(), [&](std::int32_t id) {
+                return static_cast<std::size_t>(id) >= labels;
+            });
+            own = own.first(padding - own.begin());
+            detail::order(entries, own, k, out.ids.data() + i * k, out.scores.data() + i * k);
         }
     });
     return out;
@@ -322,11 +363,11 @@ inline Ranked rank(const Mixing& mixing, std::span<const Ranking> members, const
         std::optional<matching::Matcher> matcher;
         if (mixing.names) matcher.emplace(*mixing.names);
         std::vector<float> probabilities, margins;
+        std::vector<std::int32_t> others;
         std::vector<Best::Entry> entries;
-        detail::Places places;
-        detail::Row row;
+        detail::Gathered row;
         for (std::size_t i = begin; i < end; ++i) {
-            places.reset(members.size());
+            row.reset(members.size(), columns);
             for (std::size_t m = 0; m < members.size(); ++m) {
                 const Ranking& member = members[m];
                 const auto ids = member.ids.subspan(i * member.columns, member.columns);
@@ -342,12 +383,13 @@ inline Ranked rank(const Mixing& mixing, std::span<const Ranking> members, const
                     const std::int32_t number = member.numbers.empty() ? ids[c] : member.numbers[id];
                     if (static_cast<std::size_t>(number) >= labels)
                         throw std::invalid_argument("a member ranks a label that is not there");
-                    places.add(number, m, c, scores[c]);
+                    row.add(number, m, c, scores[c]);
                 }
             }
-            detail::bring_together(places, columns, mixing.shortlist, mixing.counts, row);
+            row.bring_together(mixing.shortlist, mixing.counts);
             if (matcher) {
                 matcher->read(words.row(i));
+                matcher->approach(row.listed | std::views::transform(&detail::Gathered::Listed::id));
                 for (const auto& label : row.listed)
                     matcher->features(static_cast<std::size_t>(label.id),
                                       row.said.data() + label.said + own);
@@ -357,12 +399,10 @@ inline Ranked rank(const Mixing& mixing, std::span<const Ranking> members, const
             entries.clear();
             for (std::size_t c = 0; c < margins.size(); ++c)
                 entries.push_back({margins[c] + tie * row.listed[c].fused, row.listed[c].id});
-            if (entries.size() < k) row.sort_others();
-            const auto other = [&](std::size_t c) -> std::optional<std::int32_t> {
-                if (c >= row.others.size()) return {};
-                return row.others[c].id;
-            };
-            detail::order(entries, other, k, out.ids.data() + i * k, out.scores.data() + i * k);
+            others.clear();
+            if (entries.size() < k)
+                for (const auto& other : row.others()) others.push_back(other.id);
+            detail::order(entries, others, k, out.ids.data() + i * k, out.scores.data() + i * k);
         }
     });
     return out;

@@ -247,7 +247,14 @@ def picked_rows(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
-    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+    """Other values in the places of X, whose arrays it shares.
+
+    SciPy's checks of a single row, which X has passed, would take longer than to make it.
+    """
+    matrix = csr_matrix.__new__(csr_matrix)
+    vars(matrix).update(vars(X))
+    matrix.data = values.astype(np.float32)
+    return matrix
 
 
 def row_slice(matrix: csr_matrix, some: slice) -> csr_matrix:
