@@ -63,8 +63,8 @@ inline void bind_mix(nb::module_& m) {
                        std::pair{"means", &Stack::means}, std::pair{"scales", &Stack::scales});
     bind_struct<Mixing>(
         m, "Mixing",
-        "All that a mix knows beside its members, which have a calibration each, or None, and the "
-        "numbers of their labels.",
+        "What a mix knows beside its members.\n\nOf each of these it has the calibration, or None, "
+        "and the numbers of its labels.",
         std::pair{"counts", &Mixing::counts}, std::pair{"shortlist", &Mixing::shortlist},
         std::pair{"calibrations", &Mixing::calibrations}, std::pair{"numbers", &Mixing::numbers},
         std::pair{"names", &Mixing::names}, std::pair{"combiner", &Mixing::combiner});

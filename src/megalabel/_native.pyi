@@ -1548,7 +1548,9 @@ class Stack:
 
 class Mixing:
     """
-    All that a mix knows beside its members, which have a calibration each, or None, and the numbers of their labels.
+    What a mix knows beside its members.
+
+    Of each of these it has the calibration, or None, and the numbers of its labels.
     """
 
     def __init__(

@@ -184,10 +184,13 @@ def fingerprint(value: Any) -> str:
     return digest.hexdigest()
 
 
-class blaming:  # noqa: N801 - a context manager, read as a verb; not a generator, which is slow
+class blaming:
     """Within, whatever the arrays of a component bring about is a StoreError that names the folder
     they were read from. Errors that are meant for people pass as they are, except those about
-    data where the data are what the component made itself (`own_input`)."""
+    data where the data are what the component made itself (`own_input`).
+
+    A class, since a query enters several, and a generator takes longer.
+    """
 
     def __init__(self, component: Component, *, own_input: bool = False) -> None:
         self.origin, self.own_input = component.origin, own_input
