@@ -175,7 +175,10 @@ class Trials:
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %s texts: %s %.2f %%", candidate, f"{count:,}", BY, 100 * trial.score)
+        when = ", by an earlier run" if trial.kept else ""
+        log.info(
+            "%s on %s texts: %s %.2f %%%s", candidate, f"{count:,}", BY, 100 * trial.score, when
+        )
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
