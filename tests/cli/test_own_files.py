@@ -86,6 +86,37 @@ def test_every_command_takes_the_options(megalabel, corpus, tmp_path):
     assert json.loads(found[0])["text"].endswith(" M")
 
 
+def test_train_says_how_many_texts_are_empty(megalabel, corpus, tmp_path):
+    texts = ["", "  ", *corpus.texts[2:].to_pylist()]
+    data.write(Corpus(texts, targets=corpus.targets, labels=corpus.labels), tmp_path / "c.jsonl")
+    arguments = ("train", tmp_path / "c.jsonl", "--system", "knn", "--out", tmp_path / "m")
+    said = " ".join(megalabel(*arguments).err.split())
+    assert said.count("empty") == 1
+    assert f"2 texts are empty, of {len(corpus)}" in said
+
+
+def test_info_says_on_which_texts_a_mix_was_learned(megalabel, model, corpus, tmp_path):
+    data.write(corpus[:250], tmp_path / "c.jsonl")
+    one = systems.create("dismec").fit(corpus[:100])
+    one.save(tmp_path / "one")
+    new = Corpus(
+        [f"{text} again" for text in corpus.texts.to_pylist()],
+        targets=corpus.targets,
+        labels=corpus.labels,
+    )
+    data.write(new, tmp_path / "new.jsonl")
+    models = (model, tmp_path / "one", "--on", tmp_path / "new.jsonl")
+    megalabel("mix", *models, "--form", "means", "--out", tmp_path / "m")
+    shown = " ".join(megalabel("info", tmp_path / "m").out.split())
+    assert "texts that members were trained on 300, 100" in shown
+    assert "texts that the mix was learned on 300" in shown
+    assert "texts of training" not in shown
+
+
+def test_systems_says_what_all_of_them_take(megalabel):
+    assert megalabel("systems").out.count("rerank=true") == 1
+
+
 def test_evaluate_says_which_texts_were_trained_on(model, corpus, tmp_path):
     test = Corpus(
         [*corpus.texts[:3].to_pylist(), "a new one"],

@@ -390,8 +390,6 @@ class Race:
         return trial
 
     def _note(self, trial: Trial) -> None:
-        if trial.kept and not any(one.kept for one in self._told):
-            log.info("going on from an earlier run: the trials that it finished are not run again")
         self._told.append(trial)
         if trial.done:
             self._foresight.measured(trial)

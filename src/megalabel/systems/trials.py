@@ -151,6 +151,7 @@ class Trials:
         self.held_out = corpus[self._held_out]
         self.whole = len(self._order)
         self._clock = clock
+        self._goes_on = False  # whether a trial was finished by an earlier run
         self._digest: np.ndarray | None = None
 
     def texts(self, count: int) -> Corpus:
@@ -233,6 +234,9 @@ class Trials:
         except (OSError, EOFError, ValueError, KeyError, BadZipFile, MegalabelError):
             return False
         trial.kept = len(trial.ranking) == len(self.held_out)
+        if trial.kept and not self._goes_on:
+            log.info("going on from an earlier run: the trials that it finished are not run again")
+        self._goes_on |= trial.kept
         return trial.kept
 
 
