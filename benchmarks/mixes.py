@@ -189,7 +189,10 @@ def main() -> None:
     known = {line["corpus"]: line for line in map(json.loads, lines) if "corpus" in line}
     if not lines:
         about = {"machine": platform.processor() or platform.machine(), "cores": 2}
-        about |= {"megalabel": megalabel.__version__, "command": " ".join(sys.argv[1:])}
+        about |= {
+            "megalabel": megalabel.__version__,
+            "command": " ".join(Path(word).name for word in sys.argv),
+        }
         given.results.write_text(json.dumps(about) + "\n")
     for name in given.corpora or [f.name for f in sorted(given.data.iterdir()) if f.is_dir()]:
         if name in known and not given.answering_only:

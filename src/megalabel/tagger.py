@@ -755,7 +755,7 @@ class Tagger(Component):
             raise DataError("the corpus has no labels to be measured against")
         if corpus.targets.indices.min() >= len(known):
             raise DataError(
-                f"none of the corpus's labels is among the {len(known)} that the tagger knows"
+                f"none of the corpus's labels is among the {len(known):,} that the tagger knows"
             )
         return corpus
 

@@ -15,6 +15,7 @@ from tests.own_files import FILES, NAMES, ROWS
 
 from megalabel import cli, data, systems
 from megalabel.data import Corpus, LabelSet
+from megalabel.tagger import Tagger
 
 
 @pytest.fixture
@@ -111,6 +112,31 @@ def test_info_says_on_which_texts_a_mix_was_learned(megalabel, model, corpus, tm
     assert "texts that members were trained on 300, 100" in shown
     assert "texts that the mix was learned on 300" in shown
     assert "texts of training" not in shown
+
+
+def test_evaluate_says_that_labels_are_not_known(megalabel, model, corpus, tmp_path):
+    path, known = tmp_path / "t.jsonl", corpus.labels.names[0].as_py()
+    for names, told in (([known], False), (["never seen", "nor this"], True)):
+        rows = [{"text": "a dress", "labels": [known]}, {"text": "a hat", "labels": names}]
+        path.write_text("\n".join(map(json.dumps, rows)))
+        said = " ".join(megalabel("evaluate", model, path).err.split())
+        assert ("2 of the 3 labels that these texts carry are not known" in said) == told
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_an_interrupted_train_says_what_is_kept(checkpoint, corpus, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    data.write(corpus, tmp_path / "c.jsonl")
+    command = ["megalabel", "train", "c.jsonl", "--system", "knn", "--out", "m"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Tagger, "fit", interrupted)
+    monkeypatch.setattr(sys, "argv", command + ["--checkpoint", "steps"] * checkpoint)
+    with pytest.raises(KeyboardInterrupt):
+        cli.run()
+    told = "steps keeps finished steps" if checkpoint else "nothing is kept"
+    assert told in capsys.readouterr().err
 
 
 def test_systems_says_what_all_of_them_take(megalabel):

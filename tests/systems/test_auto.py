@@ -113,7 +113,8 @@ def test_a_race_is_won_by_the_best_on_texts_held_out(raced, shop):
 
 def test_it_says_who_won(raced):
     winner = raced.provenance_["race"]["winner"]
-    assert repr(raced).startswith("Auto(budget=") and f"{winner} won" in repr(raced)
+    assert repr(raced).startswith("Auto(budget=")
+    assert f"{winner} won" in repr(raced)
     assert f"{winner} won" in raced._repr_html_()
     assert "won" not in repr(Auto()) + Auto()._repr_html_()
 

@@ -89,8 +89,15 @@ def train(
     expected.check()
     if said := str(expected):
         (output.warn if expected.long else output.note)(said)
-    with checkpoints.kept_in(checkpoint), output.telling("megalabel.systems"):
-        tagger.fit(corpus, prepared=expected.prepared)
+    try:
+        with checkpoints.kept_in(checkpoint), output.telling("megalabel.systems"):
+            tagger.fit(corpus, prepared=expected.prepared)
+    except KeyboardInterrupt:
+        if checkpoint is None:
+            output.warn("nothing is kept; with --checkpoint FOLDER finished steps would be")
+        else:
+            output.warn(f"{checkpoint} keeps finished steps; the same command goes on from there")
+        raise
     seconds = tagger.provenance_["seconds"]
     tagger.save(out)
     facts = {
