@@ -116,7 +116,7 @@ def test_info_says_on_which_texts_a_mix_was_learned(megalabel, model, corpus, tm
 
 def test_evaluate_says_that_labels_are_not_known(megalabel, model, corpus, tmp_path):
     path, known = tmp_path / "t.jsonl", corpus.labels.names[0].as_py()
-    for names, told in (([known], False), (["never seen", "nor this"], True)):
+    for names, told in (([known], False), (["unheard of", "nor this"], True)):
         rows = [{"text": "a dress", "labels": [known]}, {"text": "a hat", "labels": names}]
         path.write_text("\n".join(map(json.dumps, rows)))
         said = " ".join(megalabel("evaluate", model, path).err.split())
