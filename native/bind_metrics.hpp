@@ -106,6 +106,24 @@ inline void bind_metrics(nb::module_& m) {
         "of_class"_a, "bins_of_cell"_a, "bins_of_errors"_a, "bins"_a);
 }
 
+struct Joint {
+    double steps;
+    In<double> knots, heights, ranks, frequencies;
+    In2<double> constants, slopes;
+    In<std::uint8_t> levels;
+    std::size_t pooled;
+    In<float> thresholds, values;
+
+    joint::Calibration view() const {
+        return {{span(knots), span(heights), span(ranks), span(frequencies), span(constants),
+                 span(slopes), steps},
+                span(levels),
+                pooled,
+                span(thresholds),
+                span(values)};
+    }
+};
+
 inline void bind_calibration(nb::module_& m) {
     m.def(
         "isotonic_fit",
@@ -152,22 +170,23 @@ inline void bind_calibration(nb::module_& m) {
         },
         nb::kw_only(), "scores"_a, "levels"_a, "steps"_a, "knots"_a, "heights"_a, "ranks"_a,
         "frequencies"_a, "constants"_a, "slopes"_a);
+    bind_struct<Joint>(
+        m, "Joint", "A joint calibration, as calibration.Joint has learned it.",
+        std::pair{"steps", &Joint::steps}, std::pair{"knots", &Joint::knots},
+        std::pair{"heights", &Joint::heights}, std::pair{"ranks", &Joint::ranks},
+        std::pair{"frequencies", &Joint::frequencies}, std::pair{"constants", &Joint::constants},
+        std::pair{"slopes", &Joint::slopes}, std::pair{"levels", &Joint::levels},
+        std::pair{"pooled", &Joint::pooled}, std::pair{"thresholds", &Joint::thresholds},
+        std::pair{"values", &Joint::values});
     m.def(
         "joint_answer",
-        [](const Ranked& ranked, In<std::uint8_t> levels, double steps, In<double> knots,
-           In<double> heights, In<double> ranks, In<double> frequencies, In2<double> constants,
-           In2<double> slopes, std::size_t pooled, In<float> thresholds, In<float> values) {
-            const joint::Model model{span(knots),     span(heights), span(ranks), span(frequencies),
-                                     span(constants), span(slopes),  steps};
+        [](const Joint& joint, In2<std::int32_t> ids, In2<float> scores, std::size_t labels) {
             auto mapped = without_gil([&] {
-                return joint::answer(span(ranked.ids), span(ranked.scores), ranked.width(),
-                                     ranked.labels, span(levels), model, pooled, span(thresholds),
-                                     span(values));
+                return joint::answer(span(ids), span(scores), ids.shape(1), labels, joint.view());
             });
-            return to_numpy(std::move(mapped), ranked.rows(), ranked.width());
+            return to_numpy(std::move(mapped), ids.shape(0), ids.shape(1));
         },
-        "ranked"_a, nb::kw_only(), "levels"_a, "steps"_a, "knots"_a, "heights"_a, "ranks"_a,
-        "frequencies"_a, "constants"_a, "slopes"_a, "pooled"_a, "thresholds"_a, "values"_a);
+        "joint"_a, nb::kw_only(), "ids"_a, "scores"_a, "labels"_a);
 }
 
 }  // namespace megalabel::bind

@@ -180,75 +180,81 @@ inline Map fit(std::span<const float> scores, std::span<const std::uint8_t> hits
     }));
 }
 
+// A score through the map, which has a value for each of its thresholds, one at least.
+inline float through(float given, std::span<const float> thresholds,
+                     std::span<const float> values) {
+    const float score = finite(given);
+    if (std::isnan(score)) return score;
+    const std::size_t after =
+        std::upper_bound(thresholds.begin(), thresholds.end(), score) - thresholds.begin();
+    if (after == 0 || after == thresholds.size()) return values[after == 0 ? 0 : after - 1];
+    const double low = thresholds[after - 1], high = thresholds[after];
+    const double from = values[after - 1], to = values[after];
+    const double between = from + (score - low) / (high - low) * (to - from);
+    return std::clamp(static_cast<float>(between), values[after - 1],
+                      std::max(values[after - 1], values[after]));
+}
+
+inline void check_map(std::span<const float> thresholds, std::span<const float> values) {
+    if (thresholds.empty() || thresholds.size() != values.size())
+        throw std::invalid_argument("a map needs a value for each of its thresholds");
+}
+
 // Each score through the map.
 inline std::vector<float> apply(std::span<const float> scores, std::span<const float> thresholds,
                                 std::span<const float> values) {
-    if (thresholds.empty() || thresholds.size() != values.size())
-        throw std::invalid_argument("a map needs a value for each of its thresholds");
+    check_map(thresholds, values);
     std::vector<float> mapped(scores.size());
     parallel_for(scores.size(), piece / 16, [&](std::size_t begin, std::size_t end) {
-        for (std::size_t i = begin; i < end; ++i) {
-            const float score = finite(scores[i]);
-            if (std::isnan(score)) {
-                mapped[i] = score;
-                continue;
-            }
-            const std::size_t after =
-                std::upper_bound(thresholds.begin(), thresholds.end(), score) - thresholds.begin();
-            if (after == 0 || after == thresholds.size()) {
-                mapped[i] = values[after == 0 ? 0 : after - 1];
-                continue;
-            }
-            const double low = thresholds[after - 1], high = thresholds[after];
-            const double from = values[after - 1], to = values[after];
-            const double between = from + (score - low) / (high - low) * (to - from);
-            mapped[i] = std::clamp(static_cast<float>(between), values[after - 1],
-                                   std::max(values[after - 1], values[after]));
-        }
+        for (std::size_t i = begin; i < end; ++i)
+            mapped[i] = through(scores[i], thresholds, values);
     });
     return mapped;
 }
 
-// Rows of probabilities that never rise: neighbours among the first `pooled` that do share their
-// mean, which keeps the sum; beyond them none is above the one before.
+// Neighbours that share their mean.
+struct Run {
+    double sum;
+    std::size_t length;
+};
+
+// Makes a row of probabilities never rise: neighbours among the first `pooled` that do share their
+// mean, which keeps the sum; beyond them none is above the one before. `runs` is scratch.
+inline void fall(std::span<float> row, std::size_t pooled, std::vector<Run>& runs) {
+    runs.clear();
+    for (std::size_t c = 0; c < std::min(pooled, row.size()); ++c) {
+        Run run{row[c], 1};
+        while (!runs.empty() && runs.back().sum * static_cast<double>(run.length) <
+                                    run.sum * static_cast<double>(runs.back().length)) {
+            run.sum += runs.back().sum;
+            run.length += runs.back().length;
+            runs.pop_back();
+        }
+        runs.push_back(run);
+    }
+    std::size_t at = 0;
+    for (const Run& run : runs) {
+        if (run.length == 1) {
+            ++at;
+            continue;
+        }
+        const auto mean = static_cast<float>(run.sum / static_cast<double>(run.length));
+        for (std::size_t i = 0; i < run.length; ++i) row[at++] = mean;
+    }
+    for (std::size_t c = 1; c < row.size(); ++c) row[c] = std::min(row[c], row[c - 1]);
+}
+
+// Rows of probabilities that never rise; see `fall`.
 inline std::vector<float> falling_rows(std::span<const float> rows, std::size_t columns,
                                        std::size_t pooled) {
     std::vector<float> fallen(rows.begin(), rows.end());
     if (columns == 0) return fallen;
-    pooled = std::min(pooled, columns);
-    parallel_for(
-        rows.size() / columns, std::max<std::size_t>(1, piece / 16 / columns),
-        [&](std::size_t begin, std::size_t end) {
-            struct Run {
-                double sum;
-                std::size_t length;
-            };
-            std::vector<Run> runs;
-            for (std::size_t r = begin; r < end; ++r) {
-                float* row = fallen.data() + r * columns;
-                runs.clear();
-                for (std::size_t c = 0; c < pooled; ++c) {
-                    Run run{row[c], 1};
-                    while (!runs.empty() && runs.back().sum * static_cast<double>(run.length) <
-                                                run.sum * static_cast<double>(runs.back().length)) {
-                        run.sum += runs.back().sum;
-                        run.length += runs.back().length;
-                        runs.pop_back();
-                    }
-                    runs.push_back(run);
-                }
-                std::size_t at = 0;
-                for (const Run& run : runs) {
-                    if (run.length == 1) {
-                        ++at;
-                        continue;
-                    }
-                    const auto mean = static_cast<float>(run.sum / static_cast<double>(run.length));
-                    for (std::size_t i = 0; i < run.length; ++i) row[at++] = mean;
-                }
-                for (std::size_t c = 1; c < columns; ++c) row[c] = std::min(row[c], row[c - 1]);
-            }
-        });
+    parallel_for(rows.size() / columns, std::max<std::size_t>(1, piece / 16 / columns),
+                 [&](std::size_t begin, std::size_t end) {
+                     std::vector<Run> runs;
+                     for (std::size_t r = begin; r < end; ++r)
+                         fall(std::span(fallen).subspan(r * columns, columns), pooled, runs);
+                 });
     return fallen;
 }
 

@@ -55,6 +55,23 @@ struct Model {
     }
 };
 
+// The places of ranks 1, 2, ... between the model's.
+inline std::vector<Place> places_of_ranks(const Model& model, std::size_t columns) {
+    std::vector<Place> ranks(columns);
+    for (std::size_t c = 0; c < columns; ++c)
+        ranks[c] = place_of(std::log(static_cast<double>(c + 1)), model.ranks);
+    return ranks;
+}
+
+// A score through the model.
+inline float probability(const Model& model, float score, Place rank, std::uint8_t level) {
+    const Place frequency = model.level(level);
+    const double height = between(model.heights, place_of(score, model.knots));
+    const double margin = model.at(model.constants, rank, frequency) +
+                          model.at(model.slopes, rank, frequency) * height;
+    return static_cast<float>(1 / (1 + std::exp(-margin)));
+}
+
 // Scores (rows, columns) best first, and the level of frequency of the label of each.
 inline std::vector<float> apply(std::span<const float> scores, std::span<const std::uint8_t> levels,
                                 std::size_t columns, const Model& model) {
@@ -63,49 +80,75 @@ inline std::vector<float> apply(std::span<const float> scores, std::span<const s
         throw std::invalid_argument("there must be a level for each score");
     std::vector<float> mapped(scores.size());
     if (columns == 0) return mapped;
-    std::vector<Place> ranks(columns);
-    for (std::size_t c = 0; c < columns; ++c)
-        ranks[c] = place_of(std::log(static_cast<double>(c + 1)), model.ranks);
+    const auto ranks = places_of_ranks(model, columns);
     parallel_for(scores.size() / columns, std::max<std::size_t>(1, (1u << 14) / columns),
                  [&](std::size_t begin, std::size_t end) {
-                     for (std::size_t i = begin * columns; i < end * columns; ++i) {
-                         const Place rank = ranks[i % columns], frequency = model.level(levels[i]);
-                         const double height =
-                             between(model.heights, place_of(scores[i], model.knots));
-                         const double margin = model.at(model.constants, rank, frequency) +
-                                               model.at(model.slopes, rank, frequency) * height;
-                         mapped[i] = static_cast<float>(1 / (1 + std::exp(-margin)));
-                     }
+                     for (std::size_t i = begin * columns; i < end * columns; ++i)
+                         mapped[i] = probability(model, scores[i], ranks[i % columns], levels[i]);
                  });
     return mapped;
 }
 
-// Probabilities of ranked labels: those of the model, falling along each row (among the first
-// `pooled` by their means), through a map that never falls. `levels` are those of all labels, of
-// which there may be more by now; ids from `labels` on are padding.
+// The whole map: the model, probabilities that fall along each row (among the first `pooled` by
+// their means), and a map in the end that never falls.
+struct Calibration {
+    Model model;
+    std::span<const std::uint8_t> levels;  // of the labels, of which there may be more by now
+    std::size_t pooled;
+    std::span<const float> thresholds, values;
+
+    void check() const {
+        model.check();
+        isotonic::check_map(thresholds, values);
+    }
+};
+
+// Answers rows of one width, one at a time; not to be shared by threads.
+class Rows {
+  public:
+    Rows(const Calibration& given, std::size_t columns)
+        : given_(given), ranks_(places_of_ranks(given.model, columns)) {}
+
+    // Writes the probabilities of a row of ranked labels; ids from `labels` on are padding.
+    void answer(std::span<const std::int32_t> ids, std::span<const float> scores,
+                std::size_t labels, std::span<float> out) {
+        constexpr float none = -std::numeric_limits<float>::infinity();
+        for (std::size_t c = 0; c < ids.size(); ++c) {
+            const auto id = static_cast<std::size_t>(ids[c]);  // below 0: a large number
+            const std::uint8_t level = id < given_.levels.size() ? given_.levels[id] : 0;
+            out[c] = id < labels ? probability(given_.model, scores[c], ranks_[c], level) : none;
+        }
+        isotonic::fall(out, given_.pooled, runs_);
+        for (std::size_t c = 0; c < ids.size(); ++c)
+            out[c] = static_cast<std::size_t>(ids[c]) < labels
+                         ? isotonic::through(out[c], given_.thresholds, given_.values)
+                         : none;
+    }
+
+  private:
+    Calibration given_;
+    std::vector<Place> ranks_;
+    std::vector<isotonic::Run> runs_;
+};
+
+// Probabilities of ranked labels (rows, columns).
 inline std::vector<float> answer(std::span<const std::int32_t> ids, std::span<const float> scores,
                                  std::size_t columns, std::size_t labels,
-                                 std::span<const std::uint8_t> levels, const Model& model,
-                                 std::size_t pooled, std::span<const float> thresholds,
-                                 std::span<const float> values) {
+                                 const Calibration& calibration) {
+    calibration.check();
     if (ids.size() != scores.size())
         throw std::invalid_argument("there must be a label for each score");
-    std::vector<std::uint8_t> of_cells(ids.size());
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-        const auto id = static_cast<std::size_t>(ids[i]);  // below 0: a large number
-        of_cells[i] = id < levels.size() ? levels[id] : 0;
-    }
-    const auto pad = [&](std::vector<float>& mapped) {
-        for (std::size_t i = 0; i < ids.size(); ++i)
-            if (static_cast<std::size_t>(ids[i]) >= labels)
-                mapped[i] = -std::numeric_limits<float>::infinity();
-    };
-    auto mapped = apply(scores, of_cells, columns, model);
-    pad(mapped);
-    mapped = isotonic::falling_rows(mapped, columns, pooled);
-    mapped = isotonic::apply(mapped, thresholds, values);
-    pad(mapped);
-    return mapped;
+    std::vector<float> out(ids.size());
+    if (columns == 0) return out;
+    parallel_for(ids.size() / columns, std::max<std::size_t>(1, (1u << 14) / columns),
+                 [&](std::size_t begin, std::size_t end) {
+                     Rows rows(calibration, columns);
+                     for (std::size_t i = begin; i < end; ++i)
+                         rows.answer(ids.subspan(i * columns, columns),
+                                     scores.subspan(i * columns, columns), labels,
+                                     std::span(out).subspan(i * columns, columns));
+                 });
+    return out;
 }
 
 }  // namespace megalabel::joint

@@ -195,6 +195,27 @@ class Matcher {
         }
     }
 
+    // Brings what is known of the names of some labels near, while nothing waits for it: their names
+    // lie far apart in memory.
+    template <class Labels>
+    void approach(const Labels& labels) const {
+        const auto each_name = [&](auto&& visit) {
+            for (const std::size_t label : labels) {
+                const auto [begin, end] = names_.names_of(label);
+                for (std::size_t name = begin; name < end; ++name) visit(name);
+            }
+        };
+        for (const std::size_t label : labels) __builtin_prefetch(&names_.name_starts[label]);
+        each_name([&](std::size_t name) { __builtin_prefetch(&names_.word_starts[name]); });
+        each_name([&](std::size_t name) { __builtin_prefetch(names_.words_of(name).data()); });
+        each_name([&](std::size_t name) {
+            for (const std::int32_t word : names_.words_of(name)) {
+                __builtin_prefetch(&names_.stems[names_.word(word)]);
+                __builtin_prefetch(&names_.word_idf[names_.word(word)]);
+            }
+        });
+    }
+
     // Writes kFeatures numbers for each candidate; NaN where there is none: -1, or the number of
     // labels, with which rankings are padded.
     void features(std::span<const std::int32_t> candidates, float* out) {

@@ -134,8 +134,8 @@ def test_a_mix_says_what_each_member_is_worth(corpus, form):
     worth, *others = explanation.reasons
     assert worth.kind == "members"
     assert {item.text for item in worth.evidence} == {
-        "NearestNeighbours",
-        "OneVsAll",
+        "knn",
+        "dismec",
         "(match of the label's name)",
     }
     assert worth.share == pytest.approx(explanation.probability, abs=0.01)  # but for ties
@@ -144,10 +144,23 @@ def test_a_mix_says_what_each_member_is_worth(corpus, form):
     for member, reason in zip(members, others, strict=True):
         [own] = member.explain("red evening gown", "dress").reasons
         assert reason.evidence == own.evidence
-        assert reason.title.lower().endswith(own.title.lower())
+        assert reason.title.lower() == f"{member.system}: {own.title}".lower()
     unlisted = tagger.explain("red evening gown", "never seen").reasons[0]
     assert unlisted.evidence == []
     assert "best 3 labels of any member" in unlisted.title
+
+
+def test_members_of_one_system_are_numbered_and_older_mixes_name_classes(corpus):
+    train, others = corpus[:150], corpus[150:]
+    members = [systems.create("knn", neighbours=n).fit(train) for n in (5, 20)]
+    tagger = mix([*members, systems.create("dismec").fit(train)], others, form="means")
+
+    def named() -> set[str]:
+        return {item.text for item in tagger.explain("red evening gown").reasons[0].evidence}
+
+    assert named() >= {"knn 1", "knn 2", "dismec"}
+    tagger.provenance_ = {}
+    assert named() >= {"NearestNeighbours 1", "NearestNeighbours 2", "OneVsAll"}
 
 
 def test_titles_are_kept_saved_and_joined_by_those_of_new_texts(tmp_path):

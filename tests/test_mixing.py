@@ -15,6 +15,7 @@ from megalabel.decision import FrankWolfe
 from megalabel.errors import DataError, ParameterError
 from megalabel.mixing import FORMS, with_members
 from megalabel.rankers import Mix
+from megalabel.rankers.mix import Candidates
 from megalabel.systems.mix import Mixed
 
 
@@ -51,6 +52,7 @@ def test_it_says_what_was_measured_and_keeps_the_best_form(mixed):
     best = max(FORMS, key=lambda form: told["held_out"][form]["nDCG@10"])
     assert told["form"] == best
     assert told["members"] == ["xr-linear", "knn"]
+    assert (told["trained_on"], told["texts"]) == ([1200, 1200], 600)
 
 
 def test_its_probabilities_can_be_bet_on(shop, mixed):
@@ -82,6 +84,25 @@ def test_a_longer_answer_begins_with_the_shorter(shop, mixed):
     np.testing.assert_array_equal(long.ids[:, :5], short.ids)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("k", [3, 60])
+def test_a_query_is_answered_as_step_by_step(form, k, shop, members):
+    few = systems.create("knn", calibration="isotonic").fit(shop[:1200].with_labels(range(150)))
+    tagger = mix([*members, few], shop[1200:1800], form=form, shortlist=20)
+    ranker = tagger.classifier_
+    rows = tagger.features_.transform(shop[1800:1850].texts.to_pylist())
+    found = Candidates.of(
+        ranker.rankings(rows, max(k, 20)), ranker.label_counts_, 20, ranker.names_, rows[-1]
+    )
+    expected = found.ranked(ranker.combiner_.margins(found.said), k, ranker.labels_)
+    whole = ranker.rank(rows, k)
+    np.testing.assert_array_equal(whole.ids, expected.ids)
+    np.testing.assert_allclose(whole.scores, expected.scores, rtol=1e-6)
+    for row in range(5):
+        single = tagger.features_.transform([shop.texts[1800 + row].as_py()])
+        np.testing.assert_array_equal(ranker.rank(single, k).scores[0], whole.scores[row])
+
+
 def test_members_may_know_different_labels(shop, members):
     some = systems.create("knn").fit(shop[:1200].with_labels(np.arange(120)))
     more = systems.create("dismec").fit(shop[:1200].with_labels(np.arange(199, 80, -1)))
@@ -98,6 +119,7 @@ def test_members_trained_anew_take_the_place_of_others(shop, members, mixed):
     ]
     made = with_members(mixed, anew, shop[:1800])
     assert made.n_texts_ == 1800
+    assert made.provenance_["mix"]["trained_on"] == [1800, 1800]
     assert quality(made, shop[1800:]) > quality(mixed, shop[1800:]) - 0.01
     with pytest.raises(ParameterError, match="not a mix of 1 members"):
         with_members(mixed, anew[:1])

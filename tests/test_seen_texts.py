@@ -53,7 +53,7 @@ def test_texts_of_training_are_counted_and_said(tagger, corpus, caplog):
     expected = sum(text in known for text in corpus.texts[150:250].to_pylist())
     assert tagger.seen_texts(corpus[150:250]) == expected >= 50
     tagger.evaluate(corpus[150:250])
-    said = f"100 texts, {expected} of them ({expected}.0%) were in the training data"
+    said = f"{expected} of the 100 texts ({expected}.0%) were in the training data"
     assert said in caplog.text
     caplog.clear()
     new = Corpus(["a new red lamp"], targets=corpus.targets[:1], labels=corpus.labels)

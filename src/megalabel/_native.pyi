@@ -1357,38 +1357,58 @@ def joint_apply(
         NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
     ],
 ) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")]: ...
+
+class Joint:
+    """A joint calibration, as calibration.Joint has learned it."""
+
+    def __init__(
+        self,
+        *,
+        steps: float,
+        knots: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        heights: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        ranks: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        frequencies: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        constants: Annotated[
+            NDArray[numpy.float64],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ],
+        slopes: Annotated[
+            NDArray[numpy.float64],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ],
+        levels: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        pooled: int,
+        thresholds: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        values: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
 def joint_answer(
-    ranked: Ranked,
+    joint: Joint,
     *,
-    levels: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ids: Annotated[
+        NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
     ],
-    steps: float,
-    knots: Annotated[
-        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
     ],
-    heights: Annotated[
-        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
-    ranks: Annotated[
-        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
-    frequencies: Annotated[
-        NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
-    constants: Annotated[
-        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
-    ],
-    slopes: Annotated[
-        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
-    ],
-    pooled: int,
-    thresholds: Annotated[
-        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
-    values: Annotated[
-        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
+    labels: int,
 ) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")]: ...
 
 class MacroMetric(enum.Enum):
@@ -1551,6 +1571,82 @@ MIX_OF_MEMBER: int = 3
 
 MIX_SHARED: int = 4
 
+MIX_TIE: float = 0.0010000000474974513
+
+class Means:
+    """Weights of members by label frequency."""
+
+    def __init__(
+        self,
+        *,
+        edges: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float64],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ],
+        unlisted: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Stack:
+    """A logistic regression on what members say."""
+
+    def __init__(
+        self,
+        *,
+        members: int,
+        weights: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        means: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        scales: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class Mixing:
+    """
+    What a mix knows beside its members.
+
+    Of each of these it has the calibration, or None, and the numbers of its labels.
+    """
+
+    def __init__(
+        self,
+        *,
+        counts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        shortlist: int,
+        calibrations: Sequence[Joint | None],
+        numbers: Sequence[
+            Annotated[
+                NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+            ]
+        ],
+        names: Names | None,
+        combiner: BoostedTrees | Means | Stack,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def combined_margins(
+    combiner: BoostedTrees | Means | Stack,
+    said: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]:
+    """One margin for each row of what is said."""
+
 def mix_candidates(
     *,
     ids: Annotated[
@@ -1593,4 +1689,35 @@ def mix_ordered(
 ]:
     """
     The k best labels of each row: listed ones by their scores, then the others.
+    """
+
+def mix_rank(
+    mixing: Mixing,
+    *,
+    ids: Sequence[
+        Annotated[
+            NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ]
+    ],
+    scores: Sequence[
+        Annotated[
+            NDArray[numpy.float32],
+            dict(shape=(None, None), order="C", device="cpu", writable=False),
+        ]
+    ],
+    labels: Sequence[int],
+    starts: Annotated[
+        NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    words: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    depth: int,
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The k best labels of each row, of the rankings of all members and the words of texts.
     """

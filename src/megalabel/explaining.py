@@ -133,6 +133,8 @@ class Asked:
     label: int
     words: int
     """At most so many pieces of evidence are named in a reason."""
+    members: Sequence[str] = ()
+    """Of a mix: the systems of its members, where they are known."""
 
     def row(self) -> Any:
         """The text as the classifier sees it."""
@@ -220,7 +222,7 @@ def _by_neighbours(classifier: NearestNeighbours, asked: Asked) -> list[Reason]:
 def _by_members(mix: Mix, asked: Asked) -> list[Reason]:
     """What each member is worth, and the match of the label's name; then the members' reasons."""
     assert isinstance(asked.features, Each)
-    names = [type(member).__name__ for member in mix.members_]
+    names = _told_apart(asked.members, mix)
     whole, without = mix.without_each(asked.row(), asked.label)
     title = "By leaving members out, in logits"
     if whole is None:
@@ -233,12 +235,26 @@ def _by_members(mix: Mix, asked: Asked) -> list[Reason]:
     ):
         own = np.flatnonzero(numbers == asked.label) if len(numbers) else [asked.label]
         for label in map(int, own):
-            question = replace(asked, features=asked.features.parts_[source], label=label)
+            question = replace(
+                asked, features=asked.features.parts_[source], label=label, members=()
+            )
             reasons += [
                 replace(reason, title=f"{name}: {reason.title[0].lower()}{reason.title[1:]}")
                 for reason in reasons_for(member, question)
             ]
     return reasons
+
+
+def _told_apart(systems: Sequence[str], mix: Mix) -> list[str]:
+    """The members' systems, those of the same name numbered; their classes where nothing is told
+    of systems."""
+    names = [str(system) for system in systems]
+    if len(names) != len(mix.members_):
+        names = [type(member).__name__ for member in mix.members_]
+    return [
+        f"{name} {names[: place + 1].count(name)}" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
 
 
 def _short(text: str) -> str:

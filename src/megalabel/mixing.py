@@ -157,6 +157,7 @@ def mix(
     described = {
         "form": chosen,
         "texts": len(corpus),
+        "trained_on": [tagger.n_texts_ for tagger in taggers],
         "members": [tagger.system or type(tagger.classifier_).__name__ for tagger in taggers],
         "held_out": measured,
     }
@@ -198,6 +199,8 @@ def with_members(mixed: Tagger, taggers: Sequence[Tagger], texts: Corpus | None 
         names_=words,
     )
     learned = mixed.learned()
+    described = mixed.provenance_["mix"] | {"trained_on": [tagger.n_texts_ for tagger in taggers]}
+    learned["provenance_"] = mixed.provenance_ | {"mix": described}
     if mixed.calibration_ is not None:
         learned["calibration_"] = mixed.calibration_.for_counts(members.label_counts)
     learned["text_hashes_"] = _seen(taggers, mixed.text_hashes_)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
 
+    from megalabel import _native
     from megalabel.base import Matrix
     from megalabel.data import LabelSet, Ranking
 
@@ -220,6 +221,10 @@ class Calibrator(Component, ABC):
     def shortlist(self, k: int) -> int:
         """How many labels a text must be ranked for the probabilities of k of them."""
         return k
+
+    def native(self) -> _native.Joint | None:
+        """What the native core answers by in its place, row by row; None: only `apply` will do."""
+        return None
 
     @abstractmethod
     def apply(self, ranking: Ranking) -> Ranking:

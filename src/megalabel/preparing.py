@@ -55,6 +55,19 @@ def check_learnable(corpus: Corpus) -> None:
         )
 
 
+def blank_texts(corpus: Corpus) -> int:
+    """How many texts of a corpus are empty, or nothing but blanks.
+
+    Examples
+    --------
+    >>> blank_texts(Corpus(["red dress", "", "  "]))
+    2
+    """
+    if corpus.texts is None:
+        return 0
+    return len(corpus) - (pc.sum(pc.match_substring_regex(corpus.texts, r"\S")).as_py() or 0)
+
+
 def in_random_order(targets: csr_matrix, seed: int) -> np.ndarray:
     """The numbers of texts in random order, any part of which has its share of texts with no label
     that another text has: held out, those are like new texts without any known label."""

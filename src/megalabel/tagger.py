@@ -713,8 +713,9 @@ class Tagger(Component):
         corpus = self._measurable(X, y)
         if seen := self.seen_texts(corpus):
             log.warning(
-                "%s texts, %s of them (%.1f%%) were in the training data",
-                *(f"{len(corpus):,}", f"{seen:,}", 100 * seen / len(corpus)),
+                "%s of the %s texts (%.1f%%) were in the training data: on these a model is better "
+                "than on new ones",
+                *(f"{seen:,}", f"{len(corpus):,}", 100 * seen / len(corpus)),
             )
         if isinstance(propensities, Path):
             propensities = read_propensities(propensities, corpus.labels)
@@ -754,7 +755,7 @@ class Tagger(Component):
             raise DataError("the corpus has no labels to be measured against")
         if corpus.targets.indices.min() >= len(known):
             raise DataError(
-                f"none of the corpus's labels is among the {len(known)} that the tagger knows"
+                f"none of the corpus's labels is among the {len(known):,} that the tagger knows"
             )
         return corpus
 
@@ -801,7 +802,9 @@ class Tagger(Component):
         at = np.flatnonzero(found.ids[0] == number)
         probability = float(str(found.scores[0, at[0]])) if len(at) else None
         with store.blaming(self):
-            reasons = reasons_for(self.classifier_, Asked(self.features_, text, number, words))
+            members = self.provenance_.get("mix", {}).get("members", ())
+            asked = Asked(self.features_, text, number, words, members)
+            reasons = reasons_for(self.classifier_, asked)
         return Explanation(self.labels.name(number), probability, reasons)
 
     def _repr_html_(self) -> str:
@@ -812,6 +815,10 @@ class Tagger(Component):
         title = f"Tagger {self.system or ''}".strip()
         if not self.fitted:
             return html.facts(f"{title}, not fitted", shown)
+        if race := self.provenance_.get("race"):
+            score = f"nDCG@10 {100 * race['nDCG@10']:.1f} %"
+            won = f"{race['winner']} won, {score} on {race['held_out']:,} texts held out"
+            shown = {"race": won} | shown
         learned = f"{len(self.labels):,} labels learned from {self.n_texts_:,} texts"
         measured = Evaluation.from_dict(self.metrics_)._repr_html_() if self.metrics_ else ""
         note = "<p>Held out in training:</p>" if measured else ""

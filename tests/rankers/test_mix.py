@@ -12,7 +12,7 @@ import megalabel
 from megalabel import LabelSet, Ranking
 from megalabel.errors import ParameterError
 from megalabel.rankers import Boosted, Means, Mix, Stack
-from megalabel.rankers.combining import OF_MEMBER, SHARED
+from megalabel.rankers.combining import EDGES, OF_MEMBER, SHARED
 from megalabel.rankers.mix import Candidates, renumbered
 
 LABELS = LabelSet.numbered(12)
@@ -145,6 +145,31 @@ def test_a_combiner_is_no_worse_than_its_best_member(make, candidates):
     combiner = make(2).fit(said[even], hits[even], texts[even])
     best = float(np.logaddexp(0, np.where(hits, -said[:, 0], said[:, 0]))[odd].mean())
     assert loss(combiner, said[odd], hits[odd]) < best + 0.03
+
+
+@pytest.mark.parametrize("make", [Means, Stack])
+def test_margins_are_those_of_their_formula(make, candidates):
+    said, hits, texts = candidates
+    said = said.copy()
+    said[::3, 3:6] = np.nan
+    combiner = make(2).fit(said, hits, texts)
+    if make is Means:
+        logits = said[:, [0, 3]].astype(np.float64)
+        unlisted = np.broadcast_to(combiner.unlisted_, logits.shape)
+        shares = np.where(np.isnan(logits), unlisted, 1 / (1 + np.exp(-logits)))
+        bins = (said[:, [6]] >= EDGES).sum(axis=1)
+        expected = logit((shares * combiner.weights_[bins]).sum(axis=1))
+    else:
+        values = said.astype(np.float64)
+        values[:, [1, 4]] = np.log(values[:, [1, 4]])
+        values = (values - combiner.means_) / combiner.scales_
+        missing = np.isnan(values)
+        own, of_missing = np.split(combiner.weights_[:-1], 2)
+        expected = np.where(missing, 0, values) @ own + missing @ of_missing
+        expected = expected + combiner.weights_[-1]
+    np.testing.assert_allclose(combiner.margins(said), expected, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match="not of these columns"):
+        combiner.margins(np.ascontiguousarray(said[:, :6]))
 
 
 def test_means_give_the_weight_to_who_knows(candidates):

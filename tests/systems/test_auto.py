@@ -112,6 +112,14 @@ def test_a_race_is_won_by_the_best_on_texts_held_out(raced, shop):
     assert "there is no GPU" in race["left_out"]["renee"] or "texts" in race["left_out"]["renee"]
 
 
+def test_it_says_who_won(raced):
+    winner = raced.provenance_["race"]["winner"]
+    assert repr(raced).startswith("Auto(budget=")
+    assert f"{winner} won" in repr(raced)
+    assert f"{winner} won" in raced._repr_html_()
+    assert "won" not in repr(Auto()) + Auto()._repr_html_()
+
+
 def test_the_winner_is_calibrated(raced, shop):
     assert raced.calibration_ is not None
     assert raced.metrics_["rows"] == raced.provenance_["race"]["held_out"]
@@ -324,7 +332,7 @@ def test_features_that_take_too_long_are_tried_with_a_cheaper_system(
     ]
 
 
-def test_a_killed_race_goes_on_where_it_was(shop, raced, tmp_path, monkeypatch):
+def test_a_killed_race_goes_on_where_it_was(shop, raced, tmp_path, monkeypatch, caplog):
     plain, done = Trials._do, []
 
     def dies(self, trial, checkpoint):
@@ -340,7 +348,11 @@ def test_a_killed_race_goes_on_where_it_was(shop, raced, tmp_path, monkeypatch):
         before, done[2:] = list(done), []  # the third counts as not yet done
         again = Auto(budget=60)
         monkeypatch.setattr(Trials, "_do", lambda *a: (done.append(str(a[1].candidate)), plain(*a)))
+        assert "earlier run" not in caplog.text
+        caplog.set_level("INFO", "megalabel.systems")
         again.fit(shop)
+    assert caplog.text.count("going on from an earlier run") == 1
+    assert caplog.text.count(", by an earlier run") == 3
     assert not {name for name, _ in before} & set(done[2:])
     assert tried(again.provenance_["race"]) == tried(raced.provenance_["race"])
     np.testing.assert_array_equal(again.rank(shop, 5).scores, raced.rank(shop, 5).scores)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
 from megalabel import _native
-from megalabel.base import Check, Learned, array, boolean, integer, with_learned
+from megalabel.base import Check, Learned, array, boolean, integer, made_once, with_learned
 from megalabel.calibration.grouped import arranged
 from megalabel.calibration.isotonic import Isotonic
 from megalabel.calibration.pooled import Pairs, pool
@@ -128,6 +128,7 @@ class Joint(Calibrator):
         See `Calibrator.fit`. Without counts all labels are as frequent.
         """
         self.check_parameters()
+        vars(self).pop("_native", None)  # that of what was learned before
         labels, top = len(ranking.labels), ranking.top(self.k)
         counts = np.zeros(labels, np.int64) if label_counts is None else np.asarray(label_counts)
         counts = counts[:labels]
@@ -161,27 +162,40 @@ class Joint(Calibrator):
     def for_counts(self, label_counts: np.ndarray) -> Self:
         """The same for a classifier that has seen each label so often."""
         other = copy.copy(self)
+        vars(other).pop("_native", None)
         other.levels_ = _levels(np.asarray(label_counts))
         return other
 
     def apply(self, ranking: Ranking) -> Ranking:
         """The same labels with probabilities for scores."""
-        self.check_fitted()
+        native = self.native()
+        if native is not None:
+            answer = _native.joint_answer(
+                native, ids=ranking.ids, scores=ranking.scores, labels=len(ranking.labels)
+            )
+            return Ranking(ranking.ids, answer, ranking.labels)
         if not len(self.knots_):
             scores = np.clip(ranking.scores, 0, 1)
             scores[~ranking.present] = -np.inf
             return Ranking(ranking.ids, scores, ranking.labels)
-        if not self.rerank:
-            answer = _native.joint_answer(
-                ranking.native(),
-                levels=self.levels_,
-                pooled=POOLED,
-                thresholds=self.thresholds_,
-                values=self.values_,
-                **self._model(),
-            )
-            return Ranking(ranking.ids, answer, ranking.labels)
         return self._last().apply(self._arranged(ranking, self._levels_of(ranking)))
+
+    def native(self) -> _native.Joint | None:
+        """What the native core answers by; None where labels are ranked anew, or nothing was
+        learned."""
+        self.check_fitted()
+        if self.rerank or not len(self.knots_):
+            return None
+        return made_once(self, "_native", self._as_native)
+
+    def _as_native(self) -> _native.Joint:
+        return _native.Joint(
+            levels=self.levels_,
+            pooled=POOLED,
+            thresholds=self.thresholds_,
+            values=self.values_,
+            **self._model(),
+        )
 
     def _model(self) -> dict[str, Any]:
         """The map before isotonic regression, as the native core takes it."""
@@ -263,6 +277,7 @@ class Joint(Calibrator):
 
     def check_learned(self) -> None:
         """The maps must rise, and be of finite numbers."""
+        vars(self).pop("_native", None)  # that of other maps
         for name in ("knots_", "heights_", "constants_", "slopes_", "ranks_", "frequencies_"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} of Joint must hold finite numbers")

@@ -17,6 +17,7 @@ from megalabel.cli import (
     explaining,
     exporting,
     missing,
+    output,
     planning,
     reporting,
     shaping,
@@ -47,9 +48,10 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
 ) -> None:
     """Options of every command."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s"
-    )
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    else:
+        logging.basicConfig(level=logging.WARNING, handlers=[output.Noting()])
 
 
 for command in (

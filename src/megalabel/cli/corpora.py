@@ -60,10 +60,14 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     corpus, settings = provenance.pop("corpus", {}), provenance.pop("settings", {})
     race, mixed = provenance.pop("race", None), provenance.pop("mix", None)
     facts = provenance | settings | {f"corpus {k}": v for k, v in corpus.items()}
+    if mixed:
+        trained = dict.fromkeys(f"{texts:,}" for texts in mixed.get("trained_on", ()))
+        facts |= {"texts that members were trained on": ", ".join(trained)} if trained else {}
+        facts["texts that the mix was learned on"] = mixed["texts"]
     output.show_facts("Trained", facts)
     output.show_race(race)
     output.show_mix(mixed)
-    output.show_held_out(metrics)
+    output.show_held_out(metrics, mixed)
     output.show_reliability(reliability)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.markup import escape
 
@@ -23,6 +24,7 @@ from megalabel.cli.shared import (
     cutoffs,
     use_threads,
 )
+from megalabel.data import Corpus
 from megalabel.data.writing import check_table, write_table
 from megalabel.errors import ParameterError
 from megalabel.labels import PROPENSITIES
@@ -96,6 +98,7 @@ def evaluate(
     tagger = Tagger.load(model)
     other = None if compare is None else Tagger.load(compare)
     corpus = reading.corpus(folder, part)
+    _say_unknown_labels(tagger, corpus)
     started = time.perf_counter()
     result = tagger.evaluate(corpus, **options)
     seconds = time.perf_counter() - started
@@ -131,6 +134,17 @@ def evaluate(
         _show_comparison(comparison, everything, model, compare)
     more = "" if everything else "; --all shows every metric"
     output.note(f"{len(corpus):,} texts in {duration(seconds)}{more}")
+
+
+def _say_unknown_labels(tagger: Tagger, corpus: Corpus) -> None:
+    """Say how many labels of texts the model does not know; as a warning if it is most of them."""
+    numbers = corpus.aligned(tagger.labels).targets.indices
+    unknown = int(np.count_nonzero(numbers >= len(tagger.labels)))
+    if not unknown:
+        return
+    of = f"{unknown:,} of the {len(numbers):,} labels that these texts carry"
+    say = output.warn if 2 * unknown > len(numbers) else output.note
+    say(f"{of} are not known to the model: they count as not found")
 
 
 def _show_intervals(result: Evaluation, everything: bool, seed: int) -> None:

@@ -39,6 +39,14 @@ def warn(text: str) -> None:
     notes.print(f"[yellow]note:[/] {escape(text)}", soft_wrap=True)
 
 
+class Noting(logging.Handler):
+    """Says on stderr what the library warns of, in its own words."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note what a record says."""
+        warn(record.getMessage())
+
+
 @contextmanager
 def telling(name: str) -> Iterator[None]:
     """Within, what a logger and those below it say is noted, when a person is watching."""
@@ -84,10 +92,14 @@ def show_facts(title: str, facts: Mapping[str, object]) -> None:
     console.print(table)
 
 
-def show_held_out(metrics: Mapping[str, Any]) -> None:
-    """What a model measured of itself in training."""
+def show_held_out(metrics: Mapping[str, Any], mixed: Mapping[str, Any] | None = None) -> None:
+    """What a model measured of itself in training, or in being mixed."""
     if metrics:
-        console.print("[bold]Measured on texts of training, ranked as if they had not been seen[/]")
+        texts = "texts of training, ranked as if they had not been seen"
+        if mixed:
+            learned = f"the {mixed['texts']:,} texts that the mix was learned on"
+            texts = f"{learned}, each by what others taught"
+        console.print(f"[bold]Measured on {texts}[/]", soft_wrap=True)
         console.print(Evaluation.from_dict(metrics))
 
 
@@ -130,8 +142,8 @@ def show_mix(described: Mapping[str, Any] | None, members: Sequence[str] = ()) -
         for name, values in zip(names, measured.values(), strict=True)
     ]
     title = (
-        f"Mixed by {described['form']}, in %, on {described['texts']:,} texts, each by what "
-        "others taught"
+        f"Mixed by {described['form']}, learned on {described['texts']:,} texts; measured on "
+        "these, each by what others taught, in %"
     )
     show_table(title, ["", *next(iter(measured.values()))], rows)
 

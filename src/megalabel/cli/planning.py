@@ -35,6 +35,12 @@ def systems(
         return
     rows = [[s.name, s.summary, s.cost, s.paper] for s in chosen]
     output.show_table("", ["system", "what it is", "training cost", "paper"], rows)
+    if not name:
+        output.console.print(
+            "Every system takes --set rerank=true: its labels are ranked anew, by their frequency "
+            "and names too (see mix).",
+            soft_wrap=True,
+        )
     if name:
         defaults = [[key, repr(value)] for key, value in chosen[0].parameters().items()]
         output.show_table("\nParameters (--set KEY=VALUE)", ["parameter", "default"], defaults)

@@ -25,6 +25,7 @@ from megalabel.cli.shared import (
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
 from megalabel.outputs import check_folder
+from megalabel.preparing import blank_texts
 from megalabel.systems.label_files import use_label_files
 from megalabel.systems.outlook import outlook
 from megalabel.units import duration, size
@@ -76,6 +77,11 @@ def train(
         if tagger.calibration is not None:
             output.note("a model of a part of the labels is not calibrated: merge, then calibrate")
     output.note(f"read {corpus}")
+    if blank := blank_texts(corpus):
+        told = "text is" if blank == 1 else "texts are"
+        output.warn(
+            f"{blank:,} {told} empty, of {len(corpus):,}: nothing is learned of their words"
+        )
     learned = None if shard is None else corpus.labels
     files = {"costs": costs, "propensities": propensities, "trees": tree}
     use_label_files(tagger, whole.labels, learned, **files)
@@ -83,8 +89,15 @@ def train(
     expected.check()
     if said := str(expected):
         (output.warn if expected.long else output.note)(said)
-    with checkpoints.kept_in(checkpoint), output.telling("megalabel.systems"):
-        tagger.fit(corpus, prepared=expected.prepared)
+    try:
+        with checkpoints.kept_in(checkpoint), output.telling("megalabel.systems"):
+            tagger.fit(corpus, prepared=expected.prepared)
+    except KeyboardInterrupt:
+        if checkpoint is None:
+            output.warn("nothing is kept; with --checkpoint FOLDER finished steps would be")
+        else:
+            output.warn(f"{checkpoint} keeps finished steps; the same command goes on from there")
+        raise
     seconds = tagger.provenance_["seconds"]
     tagger.save(out)
     facts = {

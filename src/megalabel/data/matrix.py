@@ -180,10 +180,9 @@ def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
         rows *= (weight / np.where(lengths == 0, 1, lengths)).astype(np.float32)[:, None]
         return rows
     values = matrix.data.astype(np.float32)  # always a copy
-    indptr = matrix.indptr.astype(np.int64, copy=False)
     _native.weigh_rows(
-        indptr,
-        matrix.indices,
+        matrix.indptr.astype(np.int64, copy=False),
+        matrix.indices.astype(np.int32, copy=False),
         values,
         idf=NO_WEIGHTS,
         binary=False,
@@ -191,28 +190,19 @@ def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
         norm=_native.Norm.l2,
     )
     values *= np.float32(weight)
-    result = csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-    result.has_sorted_indices = matrix.has_sorted_indices
-    return result
+    return with_values(matrix, values)
 
 
 def unit_rows(X: Matrix) -> Matrix:
     """Rows scaled to length one; rows of zeros stay. Rows do not depend on those around them."""
     if issparse(X):
-        return _unit_sparse_rows(X)
+        return normalised_rows(X)
     result = np.empty_like(X)
     for i in range(0, len(X), 1024):
         part = X[i : i + 1024].astype(np.float64)
         length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
         result[i : i + 1024] = part / np.where(length == 0, 1, length)
     return result
-
-
-def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
-    rows = row_numbers(X)
-    squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
-    length = np.sqrt(np.where(squares == 0, 1, squares))
-    return with_values(X, X.data / length[rows])
 
 
 def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:
@@ -247,7 +237,14 @@ def picked_rows(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def with_values(X: csr_matrix, values: np.ndarray) -> csr_matrix:
-    return csr_matrix((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+    """Other values in the places of X, whose arrays it shares.
+
+    SciPy's checks of a single row, which X has passed, would take longer than to make it.
+    """
+    matrix = csr_matrix.__new__(csr_matrix)
+    vars(matrix).update(vars(X))
+    matrix.data = values.astype(np.float32, copy=False)
+    return matrix
 
 
 def row_slice(matrix: csr_matrix, some: slice) -> csr_matrix:

@@ -301,6 +301,11 @@ class NameWords(Featurizer):
             ids = np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in batches)])
         return WordRows(ids, indptr, self.n_features)
 
+    def native(self) -> _native.Names:
+        """The names as the native core takes them."""
+        self.check_fitted()
+        return self._names
+
     def features(self, rows: WordRows, ids: Any) -> np.ndarray:
         """How the names of labels match texts.
 

@@ -15,11 +15,11 @@ from megalabel.parts import Featurizer
 
 
 class PlainTexts(Featurizer):
-    """Texts as an Arrow array, beside the vectors of other featurizers (`Each`).
+    """Texts as they are given, beside the vectors of other featurizers (`Each`).
 
     Examples
     --------
-    >>> PlainTexts().fit_transform(["red dress", "blue jeans"]).to_pylist()
+    >>> PlainTexts().fit_transform(["red dress", "blue jeans"])
     ['red dress', 'blue jeans']
     """
 
@@ -30,14 +30,16 @@ class PlainTexts(Featurizer):
         """Itself: there is nothing to learn."""
         return self
 
-    def transform(self, inputs: Any) -> pa.Array:
-        """The texts."""
+    def transform(self, inputs: Any) -> list[str] | pa.Array:
+        """The texts, as a list or an Arrow array."""
+        if isinstance(inputs, list) and inputs and isinstance(inputs[0], str):
+            return inputs  # who reads them takes a column of Arrow apart again, query by query
         texts = texts_in_memory(inputs)
         if texts is None:
             raise DataError("expected texts in memory, found a stream")
         return from_arrays(*texts)
 
-    def known(self, inputs: Any, vectors: pa.Array) -> np.ndarray:
+    def known(self, inputs: Any, vectors: list[str] | pa.Array) -> np.ndarray:
         """Nothing is known of any text: that is for the featurizers beside this one to say."""
         return np.zeros(len(vectors), bool)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -136,7 +137,7 @@ class OneVsAll(training.LinearClassifier):
         check_width(self, X, self.weights_.n_features_)
         ids, scores = beam_search(
             [self.weights_],
-            np.arange(len(self.labels_), dtype=np.int32),
+            _leaves(len(self.labels_)),
             X,
             clamped(k, max(1, len(self.labels_))),
             post="sigmoid" if self.loss == "logistic" else "noop",
@@ -145,7 +146,7 @@ class OneVsAll(training.LinearClassifier):
         if self.loss == "squared-hinge":
             # the minimiser of the squared hinge is 2 P - 1 (Bartlett et al. 2006)
             present = ids < len(self.labels_)
-            scores[present] = np.clip((scores[present] + 1) / 2, 0, 1)
+            scores[present] = np.minimum(np.maximum((scores[present] + 1) / 2, 0), 1)
         return Ranking(ids, scores, self.labels_)
 
     def explain(self, x: csr_matrix, label: int) -> list[Step]:
@@ -159,6 +160,14 @@ class OneVsAll(training.LinearClassifier):
             raise ValueError(
                 f"OneVsAll has weights for {self.weights_.n_nodes} of {len(self.labels_)} labels"
             )
+
+
+@lru_cache(maxsize=8)
+def _leaves(labels: int) -> np.ndarray:
+    """The label of each node of the only level: its number."""
+    numbers = np.arange(labels, dtype=np.int32)
+    numbers.setflags(write=False)
+    return numbers
 
 
 class OneVsAllJob(Job):

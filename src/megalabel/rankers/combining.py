@@ -53,9 +53,13 @@ class Combiner(Component, ABC):
             The number of its text.
         """
 
-    @abstractmethod
     def margins(self, said: np.ndarray) -> np.ndarray:
         """The scores of candidates in float32: logits of probabilities."""
+        return _native.combined_margins(self.native(), said)
+
+    @abstractmethod
+    def native(self) -> _native.Means | _native.Stack | _native.BoostedTrees:
+        """What makes scores, as the native core takes it."""
 
 
 class Means(Combiner):
@@ -115,11 +119,9 @@ class Means(Combiner):
         )
         return self
 
-    def margins(self, said: np.ndarray) -> np.ndarray:
-        """The logits of the means."""
-        mean = np.einsum("ij,ij->i", self._probabilities(said), self.weights_[self._bins(said)])
-        mean = np.clip(mean, 1e-6, 1 - 1e-6)
-        return np.asarray(np.log(mean / (1 - mean)), dtype=np.float32)
+    def native(self) -> _native.Means:
+        """The weights."""
+        return _native.Means(edges=EDGES, weights=self.weights_, unlisted=self.unlisted_)
 
     def _probabilities(self, said: np.ndarray) -> np.ndarray:
         logits = said[:, : OF_MEMBER * self.members : OF_MEMBER].astype(np.float64)
@@ -237,9 +239,11 @@ class Stack(Combiner):
         self.weights_ = weights
         return self
 
-    def margins(self, said: np.ndarray) -> np.ndarray:
-        """The linear scores."""
-        return np.asarray(self._terms(said) @ self.weights_, dtype=np.float32)
+    def native(self) -> _native.Stack:
+        """The weights, and the scale of each column."""
+        return _native.Stack(
+            members=self.members, weights=self.weights_, means=self.means_, scales=self.scales_
+        )
 
     def _scaled(self, said: np.ndarray) -> np.ndarray:
         values = said.astype(np.float64)
@@ -296,6 +300,6 @@ class Boosted(Combiner):
         self.trees_ = trees.fit(said, hits, validation=last if last.any() else None)
         return self
 
-    def margins(self, said: np.ndarray) -> np.ndarray:
-        """The sums of the leaves."""
-        return self.trees_.margins(said)
+    def native(self) -> _native.BoostedTrees:
+        """The trees."""
+        return self.trees_.native()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from megalabel.base import (
     instance,
     integer,
     list_of,
+    made_once,
     optional,
     part,
     sequence_of,
@@ -26,12 +27,13 @@ from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped
 from megalabel.errors import ParameterError
-from megalabel.features.match import NameWords
+from megalabel.features.match import NameWords, WordRows
 from megalabel.parts import Calibrator, Classifier
 from megalabel.rankers.combining import OF_MEMBER, Combiner
 
 FUSED = 3  # the place, among the columns of all members together, of the mean of one over places
-TIE = 1e-3  # how much that counts where scores are equal
+TIE = _native.MIX_TIE  # how much that counts where scores are equal
+NO_WORDS = WordRows(np.zeros(0, np.int32), np.zeros(1, np.int64), vocabulary=0)
 
 
 class Candidates(NamedTuple):
@@ -155,24 +157,49 @@ class Mix(Classifier):
         """The k best labels of all members together; X has the rows that each of them sees."""
         self.check_fitted()
         k = clamped(k, max(1, len(self.labels_)))
-        found = self.candidates(X, k)
-        return found.ranked(self.combiner_.margins(found.said), k, self.labels_)
+        depth = max(k, self.shortlist)
+        rankings = []
+        for calibrator, ranking in self._scored(X, depth):
+            rankings.append(ranking if calibrator.native() else calibrator.apply(ranking))
+        words = NO_WORDS if self.names_ is None else self.names_.transform(X[-1])
+        ids, scores = _native.mix_rank(
+            made_once(self, "_native", self._as_native),
+            ids=[ranking.ids for ranking in rankings],
+            scores=[ranking.scores for ranking in rankings],
+            labels=[len(ranking.labels) for ranking in rankings],
+            starts=words.indptr,
+            words=words.ids,
+            depth=depth,
+            k=k,
+        )
+        return Ranking(ids, scores, self.labels_)
 
-    def candidates(self, X: list[Any], k: int) -> Candidates:
-        """The labels that are judged, and those behind them where k are asked for."""
-        rankings = self.rankings(X, max(k, self.shortlist))
-        return Candidates.of(rankings, self.label_counts_, self.shortlist, self.names_, X[-1])
+    def _as_native(self) -> _native.Mixing:
+        """All that is known beside the members, as the native core takes it."""
+        return _native.Mixing(
+            counts=self.label_counts_,
+            shortlist=self.shortlist,
+            calibrations=[calibrator.native() for calibrator in self.calibrators_],
+            numbers=self.numbers_,
+            names=None if self.names_ is None else self.names_.native(),
+            combiner=self.combiner_.native(),
+        )
+
+    def _scored(self, X: list[Any], k: int) -> Iterator[tuple[Calibrator, Ranking]]:
+        """The calibrator of each member, and its scores of as many labels as that needs for k."""
+        for member, calibrator, source in zip(
+            self.members_, self.calibrators_, self.sources_, strict=True
+        ):
+            yield calibrator, member.rank(X[source], calibrator.shortlist(k))
 
     def rankings(self, X: list[Any], k: int) -> list[Ranking]:
         """The k best labels of each member, with its probabilities."""
-        found = []
-        for number, (member, calibrator) in enumerate(
-            zip(self.members_, self.calibrators_, strict=True)
-        ):
-            ranking = member.rank(X[self.sources_[number]], calibrator.shortlist(k))
-            own = calibrator.apply(ranking).top(k)
-            found.append(renumbered(own, self.numbers_[number], self.labels_))
-        return found
+        return [
+            renumbered(calibrator.apply(ranking).top(k), numbers, self.labels_)
+            for numbers, (calibrator, ranking) in zip(
+                self.numbers_, self._scored(X, k), strict=True
+            )
+        ]
 
     def without_each(self, X: list[Any], label: int) -> tuple[float | None, list[float]]:
         """The margin of a label of a single text, and what it would be if each member in turn did
@@ -213,6 +240,7 @@ class Mix(Classifier):
 
     def check_learned(self) -> None:
         """Members must rank labels that are known here, and columns must be of members."""
+        vars(self).pop("_native", None)  # that of other members
         for member, numbers in zip(self.members_, self.numbers_, strict=True):
             known = len(member.labels_) if not len(numbers) else len(numbers)
             if known != len(member.labels_) or (not len(numbers) and known != len(self.labels_)):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from megalabel import _native
-from megalabel.base import Component, array, integer, number, optional, value
+from megalabel.base import Component, array, integer, made_once, number, optional, value
 from megalabel.data.matrix import canonical, checked_csr, dense, sparse_rows
 from megalabel.errors import ParameterError, ShapeError
 
@@ -146,21 +146,10 @@ class InvertedIndex(Component):
         if self._dense:
             ids, similarities = self._search_dense(queries, found, own)
         else:
+            postings, rows = made_once(self, "_native", self._as_native)
             ids, similarities = _native.search_postings(
-                postings=_native.Postings(
-                    starts=self.term_starts_,
-                    documents=self.term_documents_,
-                    weights=self.term_weights_,
-                    largest=self.largest_,
-                    common=self.common_,
-                    norm=self.norm_,
-                ),
-                rows=_native.SparseRows(
-                    starts=self.row_starts_,
-                    columns=self.row_terms_,
-                    values=self.row_weights_,
-                    width=len(self.largest_),
-                ),
+                postings=postings,
+                rows=rows,
                 queries=sparse_rows(queries),
                 k=found,
                 left_out=own,
@@ -171,6 +160,24 @@ class InvertedIndex(Component):
             ids = np.pad(ids, left, constant_values=self.shape[0])
             similarities = np.pad(similarities, left, constant_values=-np.inf)
         return ids, similarities
+
+    def _as_native(self) -> tuple[_native.Postings, _native.SparseRows]:
+        """What is sparse, by columns and by rows, as the native core takes it."""
+        postings = _native.Postings(
+            starts=self.term_starts_,
+            documents=self.term_documents_,
+            weights=self.term_weights_,
+            largest=self.largest_,
+            common=self.common_,
+            norm=self.norm_,
+        )
+        rows = _native.SparseRows(
+            starts=self.row_starts_,
+            columns=self.row_terms_,
+            values=self.row_weights_,
+            width=len(self.largest_),
+        )
+        return postings, rows
 
     def _search_dense(
         self, queries: np.ndarray, k: int, own: np.ndarray
@@ -220,6 +227,7 @@ class InvertedIndex(Component):
 
     def check_learned(self) -> None:
         """It is sparse or dense. Sizes are checked here, every position when it is used."""
+        vars(self).pop("_native", None)  # that of other rows
         there = {name for name in _SPARSE if getattr(self, name, None) is not None}
         if there != (set() if self._dense else set(_SPARSE)):
             raise ValueError("InvertedIndex must have either vectors_, or all of a sparse matrix")

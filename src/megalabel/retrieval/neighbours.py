@@ -18,6 +18,7 @@ from megalabel.base import (
     check_array,
     integer,
     label_numbers,
+    made_once,
     number,
     one_of,
     optional,
@@ -206,6 +207,7 @@ class NearestNeighbours(Classifier):
         self.idf_ = idf.astype(np.float32)
 
     def _keep(self, Y: csr_matrix) -> None:
+        vars(self).pop("_native", None)  # that of other labels
         for name, array_ in _stored(Y).items():
             setattr(self, name, array_)
 
@@ -292,16 +294,12 @@ class NearestNeighbours(Classifier):
         X = self._features(X)
         ids = np.empty((X.shape[0], width), np.int32)
         scores = np.empty((X.shape[0], width), np.float32)
-        labels = _native.SparseRows(
-            starts=self.label_starts_,
-            columns=self.label_ids_,
-            values=self.relevances_,
-            width=len(self.prior_.frequencies_),
-        )
+        labels = made_once(self, "_native", self._labels_as_native)
         for begin in range(0, X.shape[0], BLOCK):
             rows = slice(begin, begin + BLOCK)
             found, similarities = self._search(
-                X[rows], None if leave_out is None else leave_out[rows]
+                X if X.shape[0] <= BLOCK else X[rows],
+                None if leave_out is None else leave_out[rows],
             )
             ids[rows], scores[rows] = _native.vote(
                 ids=found,
@@ -314,6 +312,15 @@ class NearestNeighbours(Classifier):
             )
         return Ranking(ids, scores, self.labels_)
 
+    def _labels_as_native(self) -> _native.SparseRows:
+        """The labels of the training texts, as the native core takes them."""
+        return _native.SparseRows(
+            starts=self.label_starts_,
+            columns=self.label_ids_,
+            values=self.relevances_,
+            width=len(self.prior_.frequencies_),
+        )
+
     def _search(self, X: Matrix, leave_out: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The neighbours of rows, and how similar they are."""
         most = max(1, min(self.neighbours, self.index_.shape[0]))
@@ -321,6 +328,7 @@ class NearestNeighbours(Classifier):
 
     def check_learned(self) -> None:
         """Index, prior and labels must fit. Sizes are checked here, every position when used."""
+        vars(self).pop("_native", None)  # that of other labels
         owner, (documents, width) = "NearestNeighbours", self.index_.shape
         check_array(owner, "label_starts_", self.label_starts_, np.int64, (documents + 1,))
         if self.prior_.n_features_ != width:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -185,20 +184,28 @@ def fingerprint(value: Any) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def blaming(component: Component, *, own_input: bool = False) -> Iterator[None]:
+class blaming:
     """Within, whatever the arrays of a component bring about is a StoreError that names the folder
     they were read from. Errors that are meant for people pass as they are, except those about
-    data where the data are what the component made itself (`own_input`)."""
-    try:
-        yield
-    except BaseException as error:
+    data where the data are what the component made itself (`own_input`).
+
+    A class, since a query enters several, and a generator takes longer.
+    """
+
+    def __init__(self, component: Component, *, own_input: bool = False) -> None:
+        self.origin, self.own_input = component.origin, own_input
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or self.origin is None:
+            return
         meant = isinstance(error, MegalabelError | MemoryError | OSError)
-        if own_input and isinstance(error, DataError | ShapeError):
+        if self.own_input and isinstance(error, DataError | ShapeError):
             meant = False
-        if component.origin is None or meant or not _brought_about(error):
-            raise
-        raise _damaged(component.origin, error) from error
+        if not meant and _brought_about(error):
+            raise _damaged(self.origin, error) from error
 
 
 def _reading(path: str | Path, read: Callable[[Folder], _Read]) -> _Read:

@@ -95,6 +95,12 @@ class Auto(Composed):
         # what needs no texts held out
         return knn(seed=self.seed).set_params(**given).fit(corpus)
 
+    def __repr__(self) -> str:
+        """The parameters and, once fitted, who won."""
+        own = super().__repr__()
+        race = self.provenance_.get("race") if self.fitted else None
+        return own if race is None else f"{own}, fitted: {race['winner']} won"
+
 
 def auto(
     *, budget: float | str | None = None, memory: int | str | None = None, seed: int = 0

@@ -151,6 +151,7 @@ class Trials:
         self.held_out = corpus[self._held_out]
         self.whole = len(self._order)
         self._clock = clock
+        self._goes_on = False  # whether a trial was finished by an earlier run
         self._digest: np.ndarray | None = None
 
     def texts(self, count: int) -> Corpus:
@@ -175,7 +176,10 @@ class Trials:
         assert trial.ranking is not None
         trial.gains = gains(trial.ranking, self.held_out.targets)
         trial.precision = float(gains(trial.ranking, self.held_out.targets, 1).mean())
-        log.info("%s on %s texts: %s %.2f %%", candidate, f"{count:,}", BY, 100 * trial.score)
+        when = ", by an earlier run" if trial.kept else ""
+        log.info(
+            "%s on %s texts: %s %.2f %%%s", candidate, f"{count:,}", BY, 100 * trial.score, when
+        )
         return trial
 
     def _do(self, trial: Trial, checkpoint: Checkpoint) -> None:
@@ -230,6 +234,9 @@ class Trials:
         except (OSError, EOFError, ValueError, KeyError, BadZipFile, MegalabelError):
             return False
         trial.kept = len(trial.ranking) == len(self.held_out)
+        if trial.kept and not self._goes_on:
+            log.info("going on from an earlier run: the trials that it finished are not run again")
+        self._goes_on |= trial.kept
         return trial.kept
 
 
