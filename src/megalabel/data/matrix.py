@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, issparse
+from scipy.sparse import csc_matrix, csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, integer
@@ -213,6 +213,15 @@ def _unit_sparse_rows(X: csr_matrix) -> csr_matrix:
     squares = np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0])
     length = np.sqrt(np.where(squares == 0, 1, squares))
     return with_values(X, X.data / length[rows])
+
+
+def stacked(rows: Any, more: Any) -> Any:
+    """Rows and more of the same kind below them: of matrices, or of whatever has `stacked`."""
+    if issparse(rows):
+        return vstack([rows, more], "csr")
+    if isinstance(rows, np.ndarray):
+        return np.concatenate([rows, more.astype(rows.dtype, copy=False)])
+    return rows.stacked(more)
 
 
 def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:

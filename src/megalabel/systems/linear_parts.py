@@ -288,7 +288,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
     making, tree = watch.seconds(), first
     trees = 1 + len(ready) if classifier.tree or tree.depth == 1 else count
     costs = classifier.label_costs(examples)
-    job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
+    job = TreeJob(classifier, tree, examples, costs)
     matches = classifier.negatives == "teacher+matcher"
     once = model = entries = solvers = 0.0
     fixed = learned_bytes(tree)
