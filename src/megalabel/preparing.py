@@ -18,6 +18,7 @@ from megalabel.data.matrix import filled_rows
 from megalabel.data.strings import beginnings
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Precomputed
+from megalabel.labels.own import own_labels
 from megalabel.labels.points import WEIGHT, LabelPoints
 from megalabel.parts import Classifier, Featurizer
 
@@ -56,6 +57,8 @@ class LabelRows:
     """Of the labels."""
     labels: LabelSet
     weight: float
+    own: csr_matrix | None
+    """(texts, labels): which texts are labels, where these do not carry their own label."""
 
     @classmethod
     def of(
@@ -71,11 +74,19 @@ class LabelRows:
         weight = 1.0
         if classifier.weighs_label_points:
             weight = WEIGHT if points.weight is None else points.weight
-        return cls(points, rows, numbers, labels, weight)
+        return cls(points, rows, numbers, labels, weight, own_labels(corpus))
 
-    def added_to(self, examples: Examples) -> Examples:
-        """Examples and these label points, whose targets are by the labels of these examples."""
+    def added_to(self, examples: Examples, texts: np.ndarray) -> Examples:
+        """Examples of some texts of the corpus, and these label points, whose targets are by the
+        labels of these examples.
+
+        A label that is one of the texts is taught the labels of the text, too: as a label point
+        alone it would speak against them.
+        """
         targets = self.points.targets_of(examples.targets)[self.numbers]
+        if self.own is not None:
+            targets = targets + self.own[texts].T[self.numbers] @ (examples.targets > 0)
+            np.minimum(targets.data, 1, out=targets.data)
         names = self.labels.names.take(pa.array(self.numbers))
         return examples.with_label_points(self.rows, targets, self.weight, names)
 

@@ -48,7 +48,7 @@ from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed, Tfidf
 from megalabel.labels import LabelPoints, read_propensities
 from megalabel.labels.cooccurrence import METHODS as METHODS_OF_POINTS
-from megalabel.labels.own import OwnLabels, leaves_own_out
+from megalabel.labels.own import OwnLabels
 from megalabel.labels.points import as_label_points
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
@@ -294,14 +294,16 @@ class Tagger(Component):
         self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
         label_rows, self._own_labels = prepared.label_rows, None
-        self.leaves_own_out_ = label_rows is not None and leaves_own_out(corpus)
+        self.leaves_own_out_ = label_rows is not None and label_rows.own is not None
         examples, rows = prepared.examples, prepared.held_out
         apart = prepared.first is not examples
         if apart:
             log.info("training without %d texts, to learn from their ranking", len(rows))
 
         def train(fresh: Classifier, some: Examples) -> None:
-            some = some if label_rows is None else label_rows.added_to(some)
+            if label_rows is not None:
+                left_out = rows if apart and some is not examples else rows[:0]
+                some = label_rows.added_to(some, np.delete(np.arange(len(corpus)), left_out))
             self.features_, self.classifier_ = fresh.fit_examples(some).parts(prepared.features)
 
         def seen(some: np.ndarray, left_out: np.ndarray | None) -> Any:

@@ -65,18 +65,17 @@ def _numbers_of(ids: pa.Array, labels: LabelSet) -> np.ndarray:
     return np.where(np.asarray(named), LabelSet(labels.ids).indices(ids), -1)
 
 
-def leaves_own_out(corpus: Corpus) -> bool:
-    """Whether texts of a corpus that are themselves labels hardly ever carry their own label.
-
-    Where no text is a label, nothing says so.
+def own_labels(corpus: Corpus) -> csr_matrix | None:
+    """Which texts of a corpus are labels (texts, labels), where these hardly ever carry their own
+    label; None where they do, or no text is a label.
 
     Examples
     --------
     >>> packages = ["libc: the C library", "bash: a shell"]
     >>> targets = csr_matrix([[0, 0], [1, 0]])
-    >>> leaves_own_out(Corpus(packages, targets=targets, labels=packages))
-    True
+    >>> own_labels(Corpus(packages, targets=targets, labels=packages)).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
     own = OwnLabels(corpus.labels).cells(corpus)
     carried = own.multiply(corpus.targets > 0).nnz
-    return bool(own.nnz) and carried <= _CARRIED * own.nnz
+    return own if own.nnz and carried <= _CARRIED * own.nnz else None

@@ -91,7 +91,8 @@ class LabelPoints(Component):
         if self.texts == "names":
             texts = labels.names
         elif self.texts == "both" and labels.texts is not None:
-            texts = pc.binary_join_element_wise(labels.names, labels.texts, " ")
+            blank = pa.scalar(" ", pa.large_string())
+            texts = pc.binary_join_element_wise(labels.names, labels.texts, blank)
         if len(labels) and pc.all(pc.utf8_is_decimal(texts)).as_py():
             raise DataError(
                 "label_points are the texts of labels, but these are known by number alone: give "
