@@ -110,7 +110,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         rows([0, 1, 2], [0, 5], 1),  # a text that is not there
         rows([0, 1, 7], [0], 1),  # a line outside the arrays
     ):
-        with pytest.raises(ValueError, match="shape|outside"):
+        with pytest.raises(ValueError, match=r"shape|outside"):
             _native.cooccurrence(texts=texts, labels=labels, threshold=0.1)
 
 
