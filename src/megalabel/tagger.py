@@ -481,9 +481,9 @@ class Tagger(Component):
     def _left_out(self, X: Any, labels: LabelSet) -> csr_matrix | None:
         """The cells of texts and labels that are not ranked: those that a Corpus leaves out, and
         the own labels of texts that are labels; None: there are none."""
-        excluded = None
-        if isinstance(X, Corpus) and X.excluded is not None:
-            excluded = X.aligned(labels).excluded[:, : len(labels)]
+        excluded = X.aligned(labels).excluded if isinstance(X, Corpus) else None
+        if excluded is not None:
+            excluded = excluded[:, : len(labels)]
         if not self.leaves_own_out_:
             return excluded
         inputs = X if isinstance(X, list) else _as_inputs(X)

@@ -41,8 +41,8 @@ class OwnLabels:
         rows, columns = np.zeros(0, np.int64), np.zeros(0, np.int64)
         if texts is not None and width:
             hashes = text_hashes(strings(texts))
-            first, last = (np.searchsorted(self._hashes, hashes, side) for side in _SIDES)
-            sizes = last - first
+            first = np.searchsorted(self._hashes, hashes)
+            sizes = np.searchsorted(self._hashes, hashes, side="right") - first
             rows = np.repeat(np.arange(n), sizes)
             at = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             columns = self._numbers[np.repeat(first, sizes) + at]
@@ -54,9 +54,6 @@ class OwnLabels:
         cells.sum_duplicates()
         cells.data[:] = 1
         return cells
-
-
-_SIDES = ("left", "right")
 
 
 def _numbers_of(ids: pa.Array, labels: LabelSet) -> np.ndarray:
