@@ -52,7 +52,7 @@ MAIN: Variants = {
 }
 CHOICES: Variants = {
     **{f"weight {weight}": {"weight": weight} for weight in (0.2, 0.4, 0.7, 1.0, 1.5)},
-    **{f"{texts}, weight 0.7": {"texts": texts, "weight": 0.7} for texts in ("texts", "both")},
+    **{f"weight 1.0, {texts}": {"texts": texts} for texts in ("texts", "both")},
 }
 ABLATION: Variants = {
     "self": {},

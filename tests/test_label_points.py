@@ -160,7 +160,7 @@ def test_targets_are_of_the_texts_that_are_trained_on(described, monkeypatch) ->
         ]
         expected = cooccurrence(examples.targets[examples.texts], 0.2)[known]
         assert (examples.targets[numbers] != expected).nnz == 0
-        assert examples.label_point_weight == 0.7
+        assert examples.label_point_weight == 1
 
 
 def test_calibrated_probabilities_and_answers_are_kept(described, tmp_path) -> None:

@@ -19,7 +19,7 @@ from megalabel.data.strings import beginnings
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Precomputed
 from megalabel.labels.own import own_labels
-from megalabel.labels.points import WEIGHT, LabelPoints
+from megalabel.labels.points import LabelPoints
 from megalabel.parts import Classifier, Featurizer
 
 
@@ -56,14 +56,11 @@ class LabelRows:
     numbers: np.ndarray
     """Of the labels."""
     labels: LabelSet
-    weight: float
     own: csr_matrix | None
     """(texts, labels): which texts are labels, where these do not carry their own label."""
 
     @classmethod
-    def of(
-        cls, points: LabelPoints, features: Featurizer, corpus: Corpus, classifier: Classifier
-    ) -> LabelRows:
+    def of(cls, points: LabelPoints, features: Featurizer, corpus: Corpus) -> LabelRows:
         """Those of a corpus's labels; a text of which features know nothing is left out."""
         labels, numbers = corpus.labels, points.chosen(corpus.label_counts)
         texts = points.texts_of(labels).take(pa.array(numbers))
@@ -71,10 +68,7 @@ class LabelRows:
         if issparse(rows) or isinstance(rows, np.ndarray):
             filled = filled_rows(rows)
             rows, numbers = rows[filled], numbers[filled]
-        weight = 1.0
-        if classifier.weighs_label_points:
-            weight = WEIGHT if points.weight is None else points.weight
-        return cls(points, rows, numbers, labels, weight, own_labels(corpus))
+        return cls(points, rows, numbers, labels, own_labels(corpus))
 
     def added_to(self, examples: Examples, texts: np.ndarray) -> Examples:
         """Examples of some texts of the corpus, and these label points, whose targets are by the
@@ -88,7 +82,7 @@ class LabelRows:
             targets = targets + self.own[texts].T[self.numbers] @ (examples.targets > 0)
             np.minimum(targets.data, 1, out=targets.data)
         names = self.labels.names.take(pa.array(self.numbers))
-        return examples.with_label_points(self.rows, targets, self.weight, names)
+        return examples.with_label_points(self.rows, targets, self.points.weight, names)
 
 
 def check_label_points(
@@ -98,7 +92,7 @@ def check_label_points(
     points.check_parameters()
     if not classifier.learns_label_points:
         raise ParameterError(f"{name} learns nothing from texts of labels: leave out label_points")
-    if points.weight is not None and not classifier.weighs_label_points:
+    if points.weight != 1 and not classifier.weighs_label_points:
         raise ParameterError(
             f"{name} counts every row the same: leave out weight={points.weight} of label_points"
         )

@@ -273,7 +273,7 @@ class Tagger(Component):
         examples = examples_of(features, vectors, corpus)
         label_rows, points = None, as_label_points(self.label_points)
         if points is not None:
-            label_rows = LabelRows.of(points, features, corpus, self.classifier)
+            label_rows = LabelRows.of(points, features, corpus)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
@@ -481,9 +481,10 @@ class Tagger(Component):
     def _left_out(self, X: Any, labels: LabelSet) -> csr_matrix | None:
         """The cells of texts and labels that are not ranked: those that a Corpus leaves out, and
         the own labels of texts that are labels; None: there are none."""
-        excluded = X.aligned(labels).excluded if isinstance(X, Corpus) else None
-        if excluded is not None:
-            excluded = excluded[:, : len(labels)]
+        excluded: csr_matrix | None = None
+        if isinstance(X, Corpus) and X.excluded is not None:
+            cells: Any = X.aligned(labels).excluded
+            excluded = cells[:, : len(labels)]
         if not self.leaves_own_out_:
             return excluded
         inputs = X if isinstance(X, list) else _as_inputs(X)

@@ -96,6 +96,11 @@ class Examples:
         return np.bincount(targets.indices, minlength=targets.shape[1])
 
     @property
+    def taught(self) -> np.ndarray:
+        """Whether any row, a text or a label point, carries each label."""
+        return np.bincount(self.targets.indices, minlength=self.targets.shape[1]) > 0
+
+    @property
     def label_rows(self) -> Matrix:
         """A row for the text of each label, made when it is asked for."""
         if self.find_label_rows is None:

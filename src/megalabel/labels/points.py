@@ -17,9 +17,6 @@ from megalabel.labels.cooccurrence import METHODS, label_targets
 
 _BINS = 5  # of labels by frequency, each with as many texts
 _THRESHOLD = 0.1  # of co-occurrence (Kharbanda et al. 2024, table 1.7)
-WEIGHT = (
-    0.7  # of a label's text beside another, for linear classifiers (benchmarks/label_points.py)
-)
 
 
 class LabelPoints(Component):
@@ -33,9 +30,9 @@ class LabelPoints(Component):
         `labels.random_walks` or `labels.symmetric_cooccurrence`.
     threshold : float from 0 to 1, optional
         Shares that are not above it are left out. None: 0.1 of "cooccurrence", else 0.
-    weight : float, optional
+    weight : float
         What a label's text counts, beside 1 for a text, where classifiers weigh rows: linear ones
-        do. None: 0.7.
+        do. By default as much (benchmarks/label_points.py).
     share : float
         The share of labels whose texts are taken.
     sample : "random" or "tail-first"
@@ -58,7 +55,7 @@ class LabelPoints(Component):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "targets": one_of(*METHODS),
         "threshold": number(0, 1) | one_of(None),
-        "weight": number(1e-6, 1e6) | one_of(None),
+        "weight": number(1e-6, 1e6),
         "share": number(0, 1),
         "sample": one_of("random", "tail-first"),
         "texts": one_of("names", "texts", "both"),
@@ -71,7 +68,7 @@ class LabelPoints(Component):
         targets: str = "self",
         *,
         threshold: float | None = None,
-        weight: float | None = None,
+        weight: float = 1.0,
         share: float = 1.0,
         sample: str = "random",
         texts: str = "names",

@@ -133,7 +133,8 @@ class StagedClassifier(NeuralClassifier):
         if not self.reads_texts:
             X = csr_matrix(X, dtype=np.float32)
         np.minimum(Y.data, 1, out=Y.data)
-        self.label_counts_ = examples.label_counts
+        # a label of no text is answered too, by its label point
+        self.label_counts_ = np.maximum(examples.label_counts, examples.taught)
         module = self._surrogate(X, Y, checkpoint, examples.columns)
         self.encoder_ = clone(self.encoder).keep(module)
         vectors = normalised_rows(encoded(module, X, self.training))
