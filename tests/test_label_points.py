@@ -15,6 +15,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.features import Tfidf
 from megalabel.labels import LabelPoints, LabelTree, cooccurrence
 from megalabel.linear import OneVsAll, TreeClassifier
+from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
 
@@ -213,6 +214,47 @@ def test_parameters_of_label_points_are_set_through_the_tagger(described) -> Non
     assert (tagger.label_points.targets, tagger.label_points.weight) == ("self", 0.4)
 
 
+# --- nearest neighbours
+
+
+def test_a_label_point_votes_as_a_neighbour_by_its_weight() -> None:
+    X, Y, Z, _ = some_examples(4)
+    own = csr_matrix(np.eye(5, dtype=np.float32))
+    taught = NearestNeighbours().fit_examples(Examples.of(X, Y).with_label_points(Z, own, 0.5))
+    by_hand = NearestNeighbours().fit(np.concatenate([X, Z]), vstack([Y, 0.5 * own], "csr"))
+    by_hand.prior_ = taught.prior_  # label points are not counted
+    ours, theirs = (model.rank(X, 5) for model in (taught, by_hand))
+    assert np.array_equal(ours.ids, theirs.ids)
+    assert np.array_equal(ours.scores, theirs.scores)
+    assert taught.prior_.label_counts_.tolist() == Y.sum(axis=0).A1.tolist()
+
+
+def test_neighbours_are_called_by_the_names_of_labels(described) -> None:
+    tagger = systems.create("knn", label_points="self").fit(described)
+    neighbours = tagger.classifier_
+    titles = [neighbours.title(row) for row in range(len(described), len(described) + 10)]
+    assert "boil water spout" in titles
+    more = Corpus(["a new gown"], targets=[["dress"]], labels=described.labels)
+    assert (
+        tagger.partial_fit(more).classifier_.title(len(neighbours.label_starts_) - 2)
+        == "a new gown"
+    )
+
+
+def test_a_label_that_is_a_text_gives_away_no_labels_of_a_neighbour(monkeypatch) -> None:
+    seen = []
+    fitting = NearestNeighbours.fit_examples
+    monkeypatch.setattr(
+        NearestNeighbours,
+        "fit_examples",
+        lambda self, some: (seen.append(some), fitting(self, some))[1],
+    )
+    tagger = systems.create("knn", label_points="self").fit(depends(PACKAGES * 10))
+    targets = seen[-1].targets[seen[-1].label_points]
+    assert (targets != csr_matrix(np.eye(5))).nnz == 0
+    assert "bash: shell" not in {tag.label for tag in tagger.tag("bash: shell", k=5)}
+
+
 # --- what they are refused for
 
 
@@ -220,9 +262,10 @@ def test_refusals_say_why(corpus) -> None:
     def fit(name: str, some: Corpus, **parameters: object) -> None:
         systems.create(name, **parameters).fit(some)
 
-    for name in ("prior", "knn"):
-        with pytest.raises(ParameterError, match=f"{name} learns nothing from texts of labels"):
-            fit(name, corpus, label_points="self")
+    with pytest.raises(ParameterError, match="prior learns nothing from texts of labels"):
+        fit("prior", corpus, label_points="self")
+    with pytest.raises(ParameterError, match="take label_points='self', not 'cooccurrence'"):
+        fit("knn", corpus, label_points="cooccurrence")
     numbered = Corpus(corpus.texts, targets=corpus.targets)
     with pytest.raises(DataError, match="known by number alone"):
         fit("dismec", numbered, label_points="self")

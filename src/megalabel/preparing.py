@@ -58,27 +58,32 @@ class LabelRows:
     labels: LabelSet
     own: csr_matrix | None
     """(texts, labels): which texts are labels, where these do not carry their own label."""
+    alone: bool
+    """Whether a label that is one of the texts is not taught the labels of the text."""
 
     @classmethod
-    def of(cls, points: LabelPoints, features: Featurizer, corpus: Corpus) -> LabelRows:
-        """Those of a corpus's labels; a text of which features know nothing is left out."""
+    def of(
+        cls, points: LabelPoints, features: Featurizer, corpus: Corpus, alone: bool
+    ) -> LabelRows:
+        """Those of a corpus's labels; a text of which features know nothing is left out. `alone`
+        is as of `LabelRows`."""
         labels, numbers = corpus.labels, points.chosen(corpus.label_counts)
         texts = points.texts_of(labels).take(pa.array(numbers))
         rows = features.transform(texts)
         if issparse(rows) or isinstance(rows, np.ndarray):
             filled = filled_rows(rows)
             rows, numbers = rows[filled], numbers[filled]
-        return cls(points, rows, numbers, labels, own_labels(corpus))
+        return cls(points, rows, numbers, labels, own_labels(corpus), alone)
 
     def added_to(self, examples: Examples, texts: np.ndarray) -> Examples:
         """Examples of some texts of the corpus, and these label points, whose targets are by the
         labels of these examples.
 
-        A label that is one of the texts is taught the labels of the text, too: as a label point
-        alone it would speak against them.
+        A label that is one of the texts is taught the labels of the text, too, unless `alone`: as
+        it is it would speak against them.
         """
         targets = self.points.targets_of(examples.targets)[self.numbers]
-        if self.own is not None:
+        if self.own is not None and not self.alone:
             targets = targets + self.own[texts].T[self.numbers] @ (examples.targets > 0)
             np.minimum(targets.data, 1, out=targets.data)
         names = self.labels.names.take(pa.array(self.numbers))
@@ -92,6 +97,11 @@ def check_label_points(
     points.check_parameters()
     if not classifier.learns_label_points:
         raise ParameterError(f"{name} learns nothing from texts of labels: leave out label_points")
+    if points.targets != "self" and classifier.ranks_held_out:
+        raise ParameterError(
+            f"{name} ranks each text of training as if it was not there, which labels that come "
+            f"together would tell of: take label_points='self', not {points.targets!r}"
+        )
     if points.weight != 1 and not classifier.weighs_label_points:
         raise ParameterError(
             f"{name} counts every row the same: leave out weight={points.weight} of label_points"

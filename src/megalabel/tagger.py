@@ -273,7 +273,9 @@ class Tagger(Component):
         examples = examples_of(features, vectors, corpus)
         label_rows, points = None, as_label_points(self.label_points)
         if points is not None:
-            label_rows = LabelRows.of(points, features, corpus)
+            # what ranks texts of training without themselves must not know them by their labels
+            alone = self.classifier.ranks_held_out
+            label_rows = LabelRows.of(points, features, corpus, alone)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")

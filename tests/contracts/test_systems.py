@@ -135,11 +135,12 @@ def test_same_for_the_same_seed(name, corpus, create):
 
 
 def test_learns_from_texts_of_labels_or_says_why_not(name, corpus, create, tmp_path):
-    if name in ("auto", "knn", "mix", "prior"):
+    if name in ("auto", "mix", "prior"):
         with pytest.raises(ParameterError, match="label_points"):
             create(name, label_points="cooccurrence").fit(corpus)
         return
-    tagger = create(name, label_points="cooccurrence")
+    points = "self" if name == "knn" else "cooccurrence"
+    tagger = create(name, label_points=points)
     assert systems.get(name).plan(tagger, corpus).fits
     tagger.fit(corpus)
     assert_sound(tagger.rank(QUERIES, 5), len(QUERIES), 5)
