@@ -70,6 +70,36 @@ def test_one_versus_all_minimises_the_stated_sum() -> None:
         assert np.abs(gradient).max() < 1e-3 * np.abs(2 * rows.T @ (cost * sign)).max()
 
 
+def test_rows_are_left_out_of_labels_of_which_they_say_nothing() -> None:
+    X, Y, Z, soft = some_examples(5)
+    silent = np.zeros((40, 5), np.float32)
+    silent[3:9, 1] = silent[5:20, 4] = 1
+    silent[Y.toarray() > 0] = 1  # what a text carries it says
+    some = Examples.of(X, Y).with_label_points(Z, soft, silent=csr_matrix(silent))
+    model = OneVsAll(precision="float32", prune=0.0, eps=1e-6).fit_examples(some)
+    tree = LabelTree.from_parents([-1, -1, 0, 0, 0, 1, 1], np.array([-1, -1, 0, 1, 2, 3, 4]))
+    nodes = TreeClassifier(tree=tree, precision="float32", prune=0.0, eps=1e-6)
+    trees = [model.weights_, *nodes.fit_examples(some).levels_[0]]
+    for level, (labels, reached) in enumerate(
+        ((range(5), range(5)), ([[0, 1, 2], [3, 4]], range(5)), (range(5), None))
+    ):
+        for node, below in enumerate(labels):
+            below = np.atleast_1d(below)
+            truth = np.minimum(np.concatenate([Y.toarray(), soft.toarray()])[:, below].sum(1), 1)
+            quiet = np.append(silent[:, below].max(1), np.zeros(5)) * (truth == 0)
+            cost = np.where(truth > 0, truth, 1) * (1 - quiet)
+            if reached is None:  # the rows of siblings
+                own = [0, 1, 2] if node < 3 else [3, 4]
+                seen = np.concatenate([Y.toarray(), soft.toarray()])[:, own].sum(1)
+                cost *= (seen > 0) | (np.append(silent[:, own].max(1), np.zeros(5)) > 0)
+            sign = np.where(truth > 0, 1, -1)
+            rows = np.hstack([np.concatenate([X, Z]), np.ones((45, 1))]).astype(np.float64)
+            w = trees[level].to_csr()[node].toarray().ravel().astype(np.float64)
+            gap = np.maximum(0, 1 - sign * (rows @ w))
+            gradient = w - 2 * rows.T @ (cost * sign * gap)
+            assert np.abs(gradient).max() < 1e-3 * np.abs(2 * rows.T @ (cost * sign)).max()
+
+
 def test_nodes_of_a_tree_take_the_sum_of_targets_below_them_for_the_cost() -> None:
     X, Y, Z, soft = some_examples(1)
     nodes = np.array([-1, -1, 0, 1, 2, 3, 4])

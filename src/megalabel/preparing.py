@@ -79,15 +79,20 @@ class LabelRows:
         """Examples of some texts of the corpus, and these label points, whose targets are by the
         labels of these examples.
 
-        A label that is one of the texts is taught the labels of the text, too, unless `alone`: as
-        it is it would speak against them.
+        Of a text that is a label, nothing is said of that label; and the label is taught the labels
+        of the text, too, unless `alone`. Else they would speak against each other.
         """
         targets = self.points.targets_of(examples.targets)[self.numbers]
+        silent = None
         if self.own is not None and not self.alone:
-            targets = targets + self.own[texts].T[self.numbers] @ (examples.targets > 0)
+            taught = np.zeros(len(self.labels), np.float32)
+            taught[self.numbers] = 1
+            silent = csr_matrix(self.own[texts].multiply(taught))
+            targets = targets + silent.T[self.numbers] @ (examples.targets > 0)
             np.minimum(targets.data, 1, out=targets.data)
         names = self.labels.names.take(pa.array(self.numbers))
-        return examples.with_label_points(self.rows, targets, self.points.weight, names)
+        weight = self.points.weight
+        return examples.with_label_points(self.rows, targets, weight, titles=names, silent=silent)
 
 
 def check_label_points(

@@ -34,6 +34,9 @@ class Examples:
         neither counted nor held out.
     label_point_weight : float
         What such a row counts beside a text, where a classifier weighs rows.
+    silent : CSR matrix (rows, labels), optional
+        Cells of which nothing is said: linear classifiers take these rows neither for positives nor
+        for negatives of the labels. Those that `targets` has are not meant.
     find_label_rows : callable, optional
         Gives a row for the text of each label; see `label_rows`.
     find_columns : callable, optional
@@ -55,6 +58,7 @@ class Examples:
     labels: LabelSet
     label_points: np.ndarray | None = None
     label_point_weight: float = 1.0
+    silent: csr_matrix | None = None
     find_label_rows: Callable[[], Matrix] | None = None
     find_columns: Callable[[], Sequence[str] | None] | None = None
     find_titles: Callable[[], pa.LargeStringArray | None] | None = None
@@ -133,6 +137,7 @@ class Examples:
             rows=rows,
             targets=self.targets[numbers],
             label_points=points,
+            silent=None if self.silent is None else self.silent[numbers],
             find_titles=titles,
         )
 
@@ -141,9 +146,12 @@ class Examples:
         rows: Any,
         targets: csr_matrix,
         weight: float = 1.0,
+        *,
         titles: pa.LargeStringArray | None = None,
+        silent: csr_matrix | None = None,
     ) -> Examples:
-        """The same examples and, after them, rows that are texts of labels.
+        """The same examples and, after them, rows that are texts of labels; `silent` is of the
+        examples before them.
 
         Examples
         --------
@@ -163,6 +171,7 @@ class Examples:
             targets=canonical(vstack([self.targets, targets], "csr")),
             label_points=np.arange(len(self), len(self) + targets.shape[0]),
             label_point_weight=weight,
+            silent=None if silent is None else vstack([silent, csr_matrix(targets.shape)], "csr"),
             find_titles=all_titles,
         )
 

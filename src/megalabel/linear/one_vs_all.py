@@ -174,7 +174,7 @@ class OneVsAllJob(Job):
         self._model = model
         self._weighed = model.relevance is not None or examples.label_points is not None
         self.targets = training.weighed_targets(
-            examples.targets, examples, model.relevance_norm, model.relevance is not None
+            examples, model.relevance_norm, weighed=model.relevance is not None
         ).tocsc()
         # labels of like frequency are solved side by side, frequent ones first
         order = np.argsort(-np.diff(self.targets.indptr), kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -159,22 +159,25 @@ class LinearClassifier(Classifier):
 
 
 def weighed_targets(
-    Y: csr_matrix, examples: Examples, norm: str | None, weighed: bool
+    examples: Examples,
+    norm: str | None,
+    weighed: bool,
+    of: Callable[[csr_matrix], csr_matrix] = lambda Y: Y,
 ) -> csr_matrix:
-    """Targets of examples, or of nodes above their labels, as what positives cost: those of a text
-    are its relevances, scaled by their norm, or 1 if these do not weigh; those of label points are
-    their targets times their weight.
+    """Targets of examples as what positives cost: those of a text are its relevances, scaled by
+    their norm, or 1 if these do not weigh; those of label points are their targets, at most 1,
+    times their weight; and 0 where nothing is said.
 
-    Where several labels of a label point are below a node, its target there is their sum, at most
-    1.
+    `of` gives what nodes above the labels have of a matrix by label, the sums over those below.
 
     Examples
     --------
     >>> some = Examples.of(np.eye(1), csr_matrix([[3.0, 0]]))
     >>> some = some.with_label_points(np.ones((1, 1)), csr_matrix([[1.0, 0.5]]), weight=0.5)
-    >>> weighed_targets(some.targets, some, None, weighed=False).toarray().tolist()
+    >>> weighed_targets(some, None, weighed=False).toarray().tolist()
     [[1.0, 0.0], [0.5, 0.25]]
     """
+    Y = of(examples.targets)
     scaled = scaled_rows(Y, norm)
     if examples.label_points is None:
         return scaled
@@ -183,7 +186,14 @@ def weighed_targets(
     point = point[row_numbers(Y)]
     of_texts = scaled.data if weighed else np.float32(1)
     of_points = np.minimum(Y.data, 1) * np.float32(examples.label_point_weight)
-    return with_values(Y, np.where(point, of_points, of_texts))
+    costs = with_values(Y, np.where(point, of_points, of_texts))
+    if examples.silent is None:
+        return costs
+    silent = of(examples.silent) > 0
+    silent = csr_matrix(silent - silent.multiply(Y > 0), dtype=np.float32)
+    costs = csr_matrix(costs - silent)  # below zero where nothing is said: a sum leaves out zeros
+    np.maximum(costs.data, 0, out=costs.data)
+    return costs
 
 
 def rows_of(X: Matrix) -> csr_matrix:

@@ -231,8 +231,11 @@ class TreeClassifier(training.LinearClassifier):
         costs = model.label_costs(examples)
         self.trees_ = model.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
-        weight = np.array(examples.label_point_weight)
-        arrays = [] if examples.label_points is None else [examples.label_points, weight]
+        arrays: list[Any] = []
+        if examples.label_points is not None:
+            arrays = [examples.label_points, np.array(examples.label_point_weight)]
+        if examples.silent is not None:
+            arrays.append(examples.silent)
         checkpoint = Checkpoint(self, examples.rows, examples.targets, *costs, *shapes, *arrays)
         self.levels_ = []
         for tree in self.trees_:
@@ -251,8 +254,8 @@ class TreeClassifier(training.LinearClassifier):
             return ready
         method = cast(Any, self.label_vectors)
         own = examples.label_rows if "text" in method else None
-        of = examples if examples.label_points is None else examples.at(examples.texts)
-        vectors = label_vectors(of.rows, of.targets, method, own, mix=self.label_mix)
+        # label points are among the texts of a label: rare ones are better placed by their names
+        vectors = label_vectors(examples.rows, Y, method, own, mix=self.label_mix)
         if vectors.shape[0] != Y.shape[1]:
             raise ShapeError(f"label_rows are of {vectors.shape[0]} labels but Y is {Y.shape}")
         make = LabelTree.balanced if self.shape == "balanced" else LabelTree.kmeans
@@ -506,10 +509,12 @@ class TreeJob(Job):
     def _targets_of_level(self, depth: int) -> csc_matrix:
         """Which rows belong to which node of a level, those of the labels below it, and the sum of
         their relevances."""
-        targets = self._tree.targets(self._examples.targets, depth)
-        weighed = self._weighed(depth + 1 == self._tree.depth)
-        norm = self._model.relevance_norm
-        return training.weighed_targets(targets, self._examples, norm, weighed).tocsc()
+        return training.weighed_targets(
+            self._examples,
+            self._model.relevance_norm,
+            self._weighed(depth + 1 == self._tree.depth),
+            lambda Y: self._tree.targets(Y, depth),
+        ).tocsc()
 
     def _matched(self) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""
