@@ -15,6 +15,7 @@ from megalabel.errors import DataError, ParameterError
 from megalabel.features import Tfidf
 from megalabel.labels import LabelPoints, LabelTree, cooccurrence
 from megalabel.linear import OneVsAll, TreeClassifier
+from megalabel.mixing import with_members
 from megalabel.retrieval import NearestNeighbours
 from megalabel.tagger import Tagger
 
@@ -422,3 +423,17 @@ def test_some_labels_of_a_tagger_leave_their_own_out(tmp_path) -> None:
     some = tagger.fit(depends(PACKAGES * 10)).take_labels([3, 0])
     assert some.rank(["sed: text editor"], 2).present.sum() == 1
     assert some.rank(["bash: shell"], 2).present.sum() == 2
+
+
+def test_a_mix_leaves_out_what_a_member_does() -> None:
+    train = depends(PACKAGES * 10)
+    others = depends([f"{text} {number}" for number in range(60) for text in PACKAGES])
+    members = [
+        systems.create("dismec", calibrate=False, label_points=points).fit(train)
+        for points in ("self", None)
+    ]
+    mixed = megalabel.mix(members, others, form="means")
+    again = with_members(mixed, members)
+    for tagger in (mixed, again):
+        assert tagger.rank(PACKAGES, 5).present.sum() == 20
+    assert with_members(mixed, members[1:] * 2).rank(PACKAGES, 5).present.all()
