@@ -17,6 +17,7 @@ from megalabel.labels import LabelPoints, LabelTree, cooccurrence
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.mixing import with_members
 from megalabel.retrieval import NearestNeighbours
+from megalabel.systems.planning import learned_bytes
 from megalabel.tagger import Tagger
 
 
@@ -243,6 +244,24 @@ def test_parameters_of_label_points_are_set_through_the_tagger(described) -> Non
     assert tagger.label_points.targets == "cooccurrence"
     tagger = systems.create("dismec", label_points__weight=0.4)
     assert (tagger.label_points.targets, tagger.label_points.weight) == ("self", 0.4)
+
+
+@pytest.mark.parametrize("name", ["dismec", "bonsai"])
+def test_a_plan_counts_label_points_in(name, corpus) -> None:
+    words = sorted({word for text in corpus.texts.to_pylist() for word in text.split()})
+    pairs = [f"{first} {second}" for first in words for second in words if first < second]
+    targets = csr_matrix(
+        (corpus.targets.data, corpus.targets.indices, corpus.targets.indptr),
+        (len(corpus), len(pairs)),
+    )
+    many = Corpus(corpus.texts, targets=targets, labels=pairs)
+    plans = []
+    for points in (None, "self"):
+        tagger = systems.create(name, calibrate=False, label_points=points)
+        plans.append(systems.get(name).plan(tagger, many))
+    assert plans[1].memory > plans[0].memory
+    assert plans[1].disk > 2 * plans[0].disk
+    assert plans[1].disk == pytest.approx(learned_bytes(tagger.fit(many)), rel=0.3)
 
 
 # --- nearest neighbours
