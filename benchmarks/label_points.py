@@ -128,6 +128,12 @@ def row_of(found: list[tuple[Evaluation, float]], control: list[tuple[Evaluation
     return row
 
 
+def command(options: argparse.Namespace) -> str:
+    """What makes a row again, without the folders of a machine."""
+    folders = {str(options.data): "DATA", str(options.results): "FILE"}
+    return " ".join(["python", *(folders.get(argument, argument) for argument in sys.argv)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
@@ -177,7 +183,7 @@ def main() -> None:
                     continue
                 row = {"setting": setting, **row_of(found, control)}
                 row |= {
-                    "command": " ".join(["python", *sys.argv]),
+                    "command": command(options),
                     "machine": f"{platform.machine()}, {platform.system()}",
                     "megalabel": megalabel.__version__,
                 }
