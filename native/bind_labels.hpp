@@ -1,23 +1,36 @@
-// Python's view of label vectors (label_vectors.hpp) and label trees (clustering.hpp, kmeans.hpp).
+// Python's view of label vectors (label_vectors.hpp), labels that come together (cooccurrence.hpp)
+// and label trees (clustering.hpp, kmeans.hpp).
 #pragma once
 
 #include "bind_arrays.hpp"
 #include "clustering.hpp"
+#include "cooccurrence.hpp"
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
 
 namespace megalabel::bind {
 
+using VectorArrays = std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>>;
+inline VectorArrays to_numpy(SparseVectors&& rows) {
+    return {to_numpy(std::move(rows.starts)), to_numpy(std::move(rows.columns)),
+            to_numpy(std::move(rows.values))};
+}
+
 inline void bind_labels(nb::module_& m) {
     m.def(
         "weighted_sums",
         [](const SparseRows& weights, const SparseRows& rows, std::size_t keep) {
-            auto sums =
-                without_gil([&] { return weighted_sums(weights.view(), rows.view(), keep); });
-            return std::tuple(to_numpy(std::move(sums.starts)), to_numpy(std::move(sums.columns)),
-                              to_numpy(std::move(sums.values)));
+            return to_numpy(
+                without_gil([&] { return weighted_sums(weights.view(), rows.view(), keep); }));
         },
         nb::kw_only(), "weights"_a, "rows"_a, "keep"_a);
+    m.def(
+        "cooccurrence",
+        [](const SparseRows& texts, const SparseRows& labels, double threshold) {
+            return to_numpy(
+                without_gil([&] { return cooccurrence(texts.view(), labels.view(), threshold); }));
+        },
+        nb::kw_only(), "texts"_a, "labels"_a, "threshold"_a);
     m.def(
         "halve_level",
         [](const SparseRows& vectors, In<std::int32_t> members, In<std::int64_t> starts,

@@ -1127,6 +1127,13 @@ def weighted_sums(
     Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
     Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
 ]: ...
+def cooccurrence(
+    *, texts: SparseRows, labels: SparseRows, threshold: float
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]: ...
 def halve_level(
     vectors: SparseRows,
     *,

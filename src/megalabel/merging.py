@@ -85,6 +85,7 @@ def merge(taggers: Sequence[Tagger]) -> Tagger:
             "n_texts_": first.n_texts_,
             "in_names_": first.in_names_,
             "text_hashes_": first.text_hashes_,
+            "leaves_own_out_": first.leaves_own_out_,
         }
     )
     return merged

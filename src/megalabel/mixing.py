@@ -27,6 +27,7 @@ from megalabel.data.hashes import known_hashes, text_hashes
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Each, NameWords, PlainTexts
+from megalabel.labels.own import OwnLabels
 from megalabel.metrics import evaluate
 from megalabel.parts import Calibrator, Decision, Featurizer
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
@@ -109,6 +110,10 @@ def mix(
     if not held_out:
         _check_unseen(taggers, corpus)
     excluded = None if corpus.excluded is None else corpus.excluded[:, : len(labels)]
+    leaves_own_out = any(tagger.leaves_own_out_ for tagger in taggers)
+    if leaves_own_out:
+        cells = OwnLabels(labels).cells(corpus)
+        excluded = cells if excluded is None else cells + excluded
     calibrators, rankings = [], []
     for tagger, numbers in zip(taggers, members.numbers, strict=True):
         calibrator, ranking = _probabilities(tagger, corpus)
@@ -164,6 +169,7 @@ def mix(
     learned |= {"decision_": rule, "provenance_": {"mix": described}}
     own = None if corpus.texts is None else text_hashes(corpus.texts)
     learned["text_hashes_"] = _seen(taggers, own)
+    learned["leaves_own_out_"] = leaves_own_out
     return _with_parts(made, classifier, members, learned)
 
 
@@ -204,6 +210,7 @@ def with_members(mixed: Tagger, taggers: Sequence[Tagger], texts: Corpus | None 
     if mixed.calibration_ is not None:
         learned["calibration_"] = mixed.calibration_.for_counts(members.label_counts)
     learned["text_hashes_"] = _seen(taggers, mixed.text_hashes_)
+    learned["leaves_own_out_"] = any(tagger.leaves_own_out_ for tagger in taggers)
     return _with_parts(unfitted(mixed), classifier, members, learned)
 
 

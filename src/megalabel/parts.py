@@ -94,6 +94,16 @@ class Classifier(Component, ABC):
         """Whether vectors made elsewhere will not do: it learns from the texts themselves."""
         return False
 
+    @property
+    def learns_label_points(self) -> bool:
+        """Whether rows that are texts of labels, with soft targets, may be among the examples."""
+        return False
+
+    @property
+    def weighs_label_points(self) -> bool:
+        """Whether such rows count by `Examples.label_point_weight`; else as texts do."""
+        return False
+
     def settings_for(self, labels: int) -> dict[str, Any]:
         """The parameters that the number of labels decides where they are None: what a fit on so
         many labels takes."""

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, issparse
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.examples import Examples
+from megalabel.data.matrix import filled_rows
 from megalabel.data.strings import beginnings
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Precomputed
+from megalabel.labels.own import own_labels
+from megalabel.labels.points import LabelPoints
 from megalabel.parts import Classifier, Featurizer
 
 
@@ -38,8 +41,87 @@ class Prepared:
     """How long it took to make the features."""
     memory: int = 0
     """Bytes in use before."""
+    label_rows: LabelRows | None = None
+    """The texts of labels, which are learned from beside `examples` and `first`."""
     used: bool = False
     """True if a fit has taken it up."""
+
+
+@dataclass(frozen=True)
+class LabelRows:
+    """The texts of some labels as vectors, to be learned from as label points."""
+
+    points: LabelPoints
+    rows: Any
+    numbers: np.ndarray
+    """Of the labels."""
+    labels: LabelSet
+    own: csr_matrix | None
+    """(texts, labels): which texts are labels, where these do not carry their own label."""
+    alone: bool
+    """Whether a label that is one of the texts is not taught the labels of the text."""
+
+    @classmethod
+    def of(
+        cls, points: LabelPoints, features: Featurizer, corpus: Corpus, alone: bool
+    ) -> LabelRows:
+        """Those of a corpus's labels; a text of which features know nothing is left out. `alone`
+        is as of `LabelRows`."""
+        labels, numbers = corpus.labels, points.chosen(corpus.label_counts)
+        texts = points.texts_of(labels).take(pa.array(numbers))
+        rows = features.transform(texts)
+        if issparse(rows) or isinstance(rows, np.ndarray):
+            filled = filled_rows(rows)
+            rows, numbers = rows[filled], numbers[filled]
+        return cls(points, rows, numbers, labels, own_labels(corpus), alone)
+
+    def added_to(self, examples: Examples, texts: np.ndarray) -> Examples:
+        """Examples of some texts of the corpus, and these label points, whose targets are by the
+        labels of these examples.
+
+        Of a text that is a label, nothing is said of that label; and the label is taught the labels
+        of the text, too, unless `alone`. Else they would speak against each other.
+        """
+        targets = self.points.targets_of(examples.targets)[self.numbers]
+        silent = None
+        if self.own is not None and not self.alone:
+            taught = np.zeros(len(self.labels), np.float32)
+            taught[self.numbers] = 1
+            silent = csr_matrix(self.own[texts].multiply(taught))
+            targets = targets + silent.T[self.numbers] @ (examples.targets > 0)
+            np.minimum(targets.data, 1, out=targets.data)
+        names = self.labels.names.take(pa.array(self.numbers))
+        weight = self.points.weight
+        return examples.with_label_points(self.rows, targets, weight, titles=names, silent=silent)
+
+
+def check_label_points(
+    points: LabelPoints, corpus: Corpus, features: Featurizer, classifier: Classifier, name: str
+) -> None:
+    """Raise an error that says why a classifier cannot learn from a corpus's label points."""
+    points.check_parameters()
+    if not classifier.learns_label_points:
+        raise ParameterError(f"{name} learns nothing from texts of labels: leave out label_points")
+    if points.targets != "self" and classifier.ranks_held_out:
+        raise ParameterError(
+            f"{name} ranks each text of training as if it was not there, which labels that come "
+            f"together would tell of: take label_points='self', not {points.targets!r}"
+        )
+    if points.weight != 1 and not classifier.weighs_label_points:
+        raise ParameterError(
+            f"{name} counts every row the same: leave out weight={points.weight} of label_points"
+        )
+    if isinstance(features, Precomputed) or corpus.texts is None:
+        raise ParameterError(
+            "label_points are texts of labels, but the features are vectors made elsewhere: give "
+            "texts, or leave out label_points"
+        )
+    if "label_shard" in corpus.source:
+        raise ParameterError(
+            "label_points are of all labels, but the corpus is a part of them (label_shard): fit "
+            "on all labels, or leave out label_points"
+        )
+    points.texts_of(corpus.labels)
 
 
 def check_learnable(corpus: Corpus) -> None:

@@ -27,6 +27,7 @@ from megalabel.base import (
     clone,
     instance,
     integer,
+    made_once,
     number,
     one_of,
     optional,
@@ -45,12 +46,17 @@ from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed, Tfidf
-from megalabel.labels import read_propensities
+from megalabel.labels import LabelPoints, read_propensities
+from megalabel.labels.cooccurrence import METHODS as METHODS_OF_POINTS
+from megalabel.labels.own import OwnLabels
+from megalabel.labels.points import as_label_points
 from megalabel.machine import memory_in_use
 from megalabel.metrics import Evaluation, evaluate
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.preparing import (
+    LabelRows,
     Prepared,
+    check_label_points,
     check_learnable,
     examples_of,
     in_random_order,
@@ -90,6 +96,12 @@ class Tagger(Component):
         Whether the classifier is trained a second time then, on all texts. "auto": where more than
         a twentieth of them was held out, which by default is up to 100,000 texts; of more, the
         few held out are not worth twice the time.
+    label_points : LabelPoints or str, optional
+        Learn from the texts of labels too, as if they were texts that carry them: a
+        `labels.LabelPoints`, or what its `targets` are, such as "self" or "cooccurrence". They are
+        neither counted nor held out. Texts that are themselves labels (by the identifier, or the
+        same text) are not answered with their own label then, unless such texts of training carry
+        it.
     seed : int
         Fixes everything random.
     system : str, optional
@@ -130,6 +142,7 @@ class Tagger(Component):
         "calibration_texts": integer(1),
         "holdout": number(0.01, 0.5),
         "refit": one_of(True, False, "auto"),
+        "label_points": instance(LabelPoints) | one_of(*METHODS_OF_POINTS, None),
         "seed": integer(0),
         "system": instance(str) | one_of(None),
     }
@@ -146,6 +159,7 @@ class Tagger(Component):
         "n_texts_": value(integer(0)),
         "in_names_": optional(value(boolean())),
         "text_hashes_": optional(array(np.uint64, "texts")),
+        "leaves_own_out_": optional(value(boolean())),
     }
 
     features_: Featurizer
@@ -159,6 +173,9 @@ class Tagger(Component):
     n_texts_: int
     in_names_: bool = False  # whether y were lists of names, as what predict answers with is then
     text_hashes_: np.ndarray | None = None  # of the texts of training, sorted; of vectors none
+    leaves_own_out_: bool = False  # whether a text that is a label is not answered with that label
+
+    _own_labels: OwnLabels | None = None
 
     def __init__(
         self,
@@ -170,6 +187,7 @@ class Tagger(Component):
         calibration_texts: int = 5_000,
         holdout: float = 0.1,
         refit: bool | str = "auto",
+        label_points: LabelPoints | str | None = None,
         seed: int = 0,
         system: str | None = None,
     ) -> None:
@@ -180,6 +198,7 @@ class Tagger(Component):
         self.calibration_texts = calibration_texts
         self.holdout = holdout
         self.refit = refit
+        self.label_points = label_points
         self.seed = seed
         self.system = system
 
@@ -237,6 +256,9 @@ class Tagger(Component):
                     "has vectors alone: choose a linear system"
                 )
             features = Precomputed()
+        if (points := as_label_points(self.label_points)) is not None:
+            name = self.system or type(self.classifier).__name__
+            check_label_points(points, corpus, features, self.classifier, name)
         features, memory = clone(features), memory_in_use()
         started = time.perf_counter()
         with progress("turning texts into features"):
@@ -249,6 +271,11 @@ class Tagger(Component):
     def prepared(self, features: Featurizer, vectors: Any, corpus: Corpus) -> Prepared:
         """What a fit begins with where fitted features have made vectors of a corpus already."""
         examples = examples_of(features, vectors, corpus)
+        label_rows, points = None, as_label_points(self.label_points)
+        if points is not None:
+            # what ranks texts of training without themselves must not know them by their labels
+            alone = self.classifier.ranks_held_out
+            label_rows = LabelRows.of(points, features, corpus, alone)
         held_out = self.held_out(len(corpus))
         if "label_shard" in corpus.source:
             log.info("a part of the labels is not calibrated: calibrate when all are merged")
@@ -259,7 +286,8 @@ class Tagger(Component):
             # as features of the rest alone, where features of all are learned from later
             again = self.trainings(len(corpus)) > 1
             first = examples.at(rest, features.held_out(vectors, rest, rows) if again else None)
-        return Prepared(features, examples, rows, first, clone(self.classifier))
+        classifier = clone(self.classifier)
+        return Prepared(features, examples, rows, first, classifier, label_rows=label_rows)
 
     def fit_prepared(self, prepared: Prepared, corpus: Corpus) -> None:
         """Train the classifier, and calibrate it on rankings of texts it has not seen; then
@@ -267,12 +295,17 @@ class Tagger(Component):
         self.decision_ = clone(self.decision) if self.decision is not None else TopK()
         self.n_texts_, self.label_counts_ = len(corpus), corpus.label_counts
         self.calibration_, self.metrics_, self.reliability_ = None, {}, {}
+        label_rows, self._own_labels = prepared.label_rows, None
+        self.leaves_own_out_ = label_rows is not None and label_rows.own is not None
         examples, rows = prepared.examples, prepared.held_out
         apart = prepared.first is not examples
         if apart:
             log.info("training without %d texts, to learn from their ranking", len(rows))
 
         def train(fresh: Classifier, some: Examples) -> None:
+            if label_rows is not None:
+                left_out = rows if apart and some is not examples else rows[:0]
+                some = label_rows.added_to(some, np.delete(np.arange(len(corpus)), left_out))
             self.features_, self.classifier_ = fresh.fit_examples(some).parts(prepared.features)
 
         def seen(some: np.ndarray, left_out: np.ndarray | None) -> Any:
@@ -294,7 +327,7 @@ class Tagger(Component):
             return
         label_counts = prepared.first.label_counts
         prepared.first = examples  # a copy of most rows is not to be held any longer
-        excluded = None if corpus.excluded is None else corpus.excluded[rows]
+        excluded = self._left_out(corpus[rows], corpus.labels)
         method = self.calibration
         calibrator = None if method is None else calibrator_for(method, self.decision_)
         width = 0 if calibrator is None else calibrator.k
@@ -385,6 +418,7 @@ class Tagger(Component):
         counts[: len(self.label_counts_)] += self.label_counts_
         self.label_counts_ = counts
         self.n_texts_ += len(corpus)
+        self._own_labels = None
         if self.text_hashes_ is not None and corpus.texts is not None:
             self.text_hashes_ = known_hashes(self.text_hashes_, text_hashes(corpus.texts))
         if self.calibration_ is not None:
@@ -418,7 +452,7 @@ class Tagger(Component):
         described = {**corpus.source, "texts": len(corpus)}
         if "path" in described and described.items() <= self.provenance_.get("corpus", {}).items():
             log.warning("these are the texts of training: probabilities will be too high")
-        excluded = _known_part(corpus.excluded, len(self.labels))
+        excluded = self._left_out(corpus, self.labels)
         ranking = self._scores(corpus, calibrator.k + _most(excluded)).without(excluded)
         self._calibrate(calibrator, ranking, corpus.targets, self.label_counts_)
         self.calibration = calibrator
@@ -436,14 +470,28 @@ class Tagger(Component):
     def rank(self, X: Any, k: int = 10, *, unknown: bool = True) -> Ranking:
         """The k best labels of each text with their probabilities, best first.
 
-        Cells that a Corpus leaves out (`excluded`) are not among them. A text of which nothing is
+        Cells that a Corpus leaves out (`excluded`) are not among them, nor with `label_points` the
+        own labels of texts that are labels. A text of which nothing is
         known (`known`) is ranked by what is frequent; with `unknown=False` it has no labels.
         """
         self.check_fitted()
+        excluded = self._left_out(X, self.labels)
+        if excluded is None:
+            return self._ranked(X, k, unknown)
+        return self._ranked(X, k + _most(excluded), unknown).without(excluded).top(k)
+
+    def _left_out(self, X: Any, labels: LabelSet) -> csr_matrix | None:
+        """The cells of texts and labels that are not ranked: those that a Corpus leaves out, and
+        the own labels of texts that are labels; None: there are none."""
+        excluded: csr_matrix | None = None
         if isinstance(X, Corpus) and X.excluded is not None:
-            excluded = _known_part(X.aligned(self.labels).excluded, len(self.labels))
-            return self._ranked(X, k + _most(excluded), unknown).without(excluded).top(k)
-        return self._ranked(X, k, unknown)
+            cells: Any = X.aligned(labels).excluded
+            excluded = cells[:, : len(labels)]
+        if not self.leaves_own_out_:
+            return excluded
+        inputs = X if isinstance(X, list) else _as_inputs(X)
+        own = made_once(self, "_own_labels", lambda: OwnLabels(labels)).cells(inputs)
+        return own if excluded is None else own + excluded
 
     def known(self, X: Any) -> np.ndarray:
         """Of each text whether it holds anything that was met in training, such as one of its
@@ -944,11 +992,6 @@ def as_calibrator(method: Calibrator | str) -> Calibrator:
 def _most(excluded: csr_matrix | None) -> int:
     """The most cells that are left out of a row: so much further a ranking must look."""
     return 0 if excluded is None else int(np.diff(excluded.indptr).max(initial=0))
-
-
-def _known_part(excluded: csr_matrix | None, labels: int) -> csr_matrix | None:
-    """The cells of labels that can be ranked."""
-    return excluded if excluded is None else excluded[:, :labels]
 
 
 def _now() -> str:

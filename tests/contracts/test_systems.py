@@ -134,6 +134,21 @@ def test_same_for_the_same_seed(name, corpus, create):
     assert_same(first, second)
 
 
+def test_learns_from_texts_of_labels_or_says_why_not(name, corpus, create, tmp_path):
+    if name in ("auto", "mix", "prior"):
+        with pytest.raises(ParameterError, match="label_points"):
+            create(name, label_points="cooccurrence").fit(corpus)
+        return
+    points = "self" if name == "knn" else "cooccurrence"
+    tagger = create(name, label_points=points)
+    assert systems.get(name).plan(tagger, corpus).fits
+    tagger.fit(corpus)
+    assert_sound(tagger.rank(QUERIES, 5), len(QUERIES), 5)
+    assert tagger.label_counts_.tolist() == corpus.label_counts.tolist()
+    tagger.save(tmp_path / "model")
+    assert_same(answer(tagger), answer(Tagger.load(tmp_path / "model")))
+
+
 def test_k_larger_than_the_labels(name, fitted):
     labels = len(fitted(name).labels)
     assert_sound(fitted(name).rank(QUERIES, labels + 50), len(QUERIES), labels)

@@ -36,7 +36,7 @@ from megalabel.features import (
     StaticEmbedding,
     Tfidf,
 )
-from megalabel.labels import Jpv, LabelTree, Richards
+from megalabel.labels import Jpv, LabelPoints, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.mixing import mix
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
@@ -408,6 +408,16 @@ def weighted() -> Component:
 @kind
 def tagger() -> Component:
     return Tagger(OneVsAll(), Tfidf(), "isotonic", TopK(0.1)).fit(TEXTS, TARGETS)
+
+
+@kind
+def tagger_label_points() -> Component:
+    points = LabelPoints("cooccurrence", threshold=0.3, weight=0.5, texts="both")
+    names = [*TEXTS[:4], *NAMES[4:]]  # texts that are labels, which do not carry their own
+    targets = [[names[(i + 1) % 8], names[4 + i % 3]] for i in range(len(TEXTS))]
+    labels = LabelSet(LABELS.ids, names, LABELS.texts)
+    corpus = Corpus(TEXTS, targets=targets, labels=labels)
+    return Tagger(OneVsAll(), Tfidf(), "isotonic", label_points=points).fit(corpus)
 
 
 # --- taggers of neural systems, which hold the parts that answer and what trains

@@ -197,7 +197,7 @@ def test_levels_trained_at_once_are_as_each_by_itself(data, monkeypatch, setting
     together = weights(model.fit(X, Y))
     depth = model.trees_[0].depth
     each = [range(level, level + 1) for level in range(depth)]
-    assert len(TreeJob(model, model.trees_[0], X, Y, ()).levels_at_once()) < depth
+    assert len(TreeJob(model, model.trees_[0], Examples.of(X, Y), ()).levels_at_once()) < depth
     monkeypatch.setattr(TreeJob, "levels_at_once", lambda _: each)
     for ours, alone in zip(together, weights(model.fit(X, Y)), strict=True):
         np.testing.assert_array_equal(ours, alone)
@@ -224,7 +224,8 @@ def test_many_labels_below_one_node_are_trained_in_steps(data, monkeypatch):
     whole = weights(model.fit(*data))[0]
     monkeypatch.setattr(training, "SLICE_WORK", 1)
     monkeypatch.setattr(training, "SLICE_BLOCKS", 1)
-    job = TreeJob(model, FLAT, *data, model.label_costs(Examples.of(*data)))
+    examples = Examples.of(*data)
+    job = TreeJob(model, FLAT, examples, model.label_costs(examples))
     assert [unit.size for unit in job.units()] == [16, 16, 8]
     np.testing.assert_array_equal(weights(model.fit(*data))[0], whole)
 

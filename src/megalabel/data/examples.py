@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from megalabel.data.labelset import LabelSet
-from megalabel.data.matrix import check_targets
+from megalabel.data.matrix import canonical, check_targets, stacked
 from megalabel.errors import ParameterError, ShapeError
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ class Examples:
     label_points : array of row numbers, optional
         The rows that are texts of labels and not texts of the corpus. They are learned from, but
         neither counted nor held out.
+    label_point_weight : float
+        What such a row counts beside a text, where a classifier weighs rows.
+    silent : CSR matrix (rows, labels), optional
+        Cells of which nothing is said: linear classifiers take these rows neither for positives nor
+        for negatives of the labels. Those that `targets` has are not meant.
     find_label_rows : callable, optional
         Gives a row for the text of each label; see `label_rows`.
     find_columns : callable, optional
@@ -52,6 +57,8 @@ class Examples:
     targets: csr_matrix
     labels: LabelSet
     label_points: np.ndarray | None = None
+    label_point_weight: float = 1.0
+    silent: csr_matrix | None = None
     find_label_rows: Callable[[], Matrix] | None = None
     find_columns: Callable[[], Sequence[str] | None] | None = None
     find_titles: Callable[[], pa.LargeStringArray | None] | None = None
@@ -93,6 +100,11 @@ class Examples:
         return np.bincount(targets.indices, minlength=targets.shape[1])
 
     @property
+    def taught(self) -> np.ndarray:
+        """Whether any row, a text or a label point, carries each label."""
+        return np.bincount(self.targets.indices, minlength=self.targets.shape[1]) > 0
+
+    @property
     def label_rows(self) -> Matrix:
         """A row for the text of each label, made when it is asked for."""
         if self.find_label_rows is None:
@@ -125,7 +137,42 @@ class Examples:
             rows=rows,
             targets=self.targets[numbers],
             label_points=points,
+            silent=None if self.silent is None else self.silent[numbers],
             find_titles=titles,
+        )
+
+    def with_label_points(
+        self,
+        rows: Any,
+        targets: csr_matrix,
+        weight: float = 1.0,
+        *,
+        titles: pa.LargeStringArray | None = None,
+        silent: csr_matrix | None = None,
+    ) -> Examples:
+        """The same examples and, after them, rows that are texts of labels; `silent` is of the
+        examples before them.
+
+        Examples
+        --------
+        >>> some = Examples.of(np.eye(2), csr_matrix([[1, 0], [1, 0]]))
+        >>> more = some.with_label_points(np.ones((1, 2)), csr_matrix([[0.0, 1.0]]))
+        >>> len(more), more.n_texts, more.label_counts.tolist()
+        (3, 2, [2, 0])
+        """
+
+        def all_titles() -> pa.LargeStringArray | None:
+            own = self.titles
+            return None if own is None or titles is None else pa.concat_arrays([own, titles])
+
+        return replace(
+            self,
+            rows=stacked(self.rows, rows),
+            targets=canonical(vstack([self.targets, targets], "csr")),
+            label_points=np.arange(len(self), len(self) + targets.shape[0]),
+            label_point_weight=weight,
+            silent=None if silent is None else vstack([silent, csr_matrix(targets.shape)], "csr"),
+            find_titles=all_titles,
         )
 
     def with_rows(self, rows: Any) -> Examples:

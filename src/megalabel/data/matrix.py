@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, issparse
+from scipy.sparse import csc_matrix, csr_matrix, issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, integer
@@ -203,6 +203,15 @@ def unit_rows(X: Matrix) -> Matrix:
         length = np.sqrt(np.square(part).sum(axis=1, keepdims=True))
         result[i : i + 1024] = part / np.where(length == 0, 1, length)
     return result
+
+
+def stacked(rows: Any, more: Any) -> Any:
+    """Rows and more of the same kind below them: of matrices, or of whatever has `stacked`."""
+    if issparse(rows):
+        return vstack([rows, more], "csr")
+    if isinstance(rows, np.ndarray):
+        return np.concatenate([rows, more.astype(rows.dtype, copy=False)])
+    return rows.stacked(more)
 
 
 def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:

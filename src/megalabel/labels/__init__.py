@@ -1,5 +1,10 @@
 """What is known of the label space."""
 
+from megalabel.labels.cooccurrence import (
+    cooccurrence,
+    random_walks,
+    symmetric_cooccurrence,
+)
 from megalabel.labels.costs import (
     label_costs,
     read_caps,
@@ -9,6 +14,7 @@ from megalabel.labels.costs import (
     write_propensities,
 )
 from megalabel.labels.growing import GrowingTree
+from megalabel.labels.points import LabelPoints
 from megalabel.labels.propensity import (
     JPV_CONSTANTS,
     PROPENSITIES,
@@ -27,17 +33,21 @@ __all__ = [
     "PROPENSITIES",
     "GrowingTree",
     "Jpv",
+    "LabelPoints",
     "LabelTree",
     "PropensityModel",
     "Richards",
+    "cooccurrence",
     "direct_propensities",
     "jpv",
     "label_costs",
     "label_propensities",
     "label_vectors",
+    "random_walks",
     "read_caps",
     "read_costs",
     "read_propensities",
     "read_weights",
+    "symmetric_cooccurrence",
     "write_propensities",
 ]

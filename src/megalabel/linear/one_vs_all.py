@@ -13,7 +13,7 @@ from megalabel.base import part
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, clamped, scaled_rows
+from megalabel.data.matrix import check_width, clamped
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
@@ -119,7 +119,7 @@ class OneVsAll(training.LinearClassifier):
     def _fit(self, examples: Examples) -> None:
         """Train a classifier for each label."""
         job = OneVsAllJob(self, examples)
-        execute(job, Checkpoint(self, job.rows, examples.targets, *job.costs))
+        execute(job, Checkpoint(self, job.rows, job.targets, *job.costs))
         self.weights_ = job.weights()
 
     def with_labels(self, others: Sequence[Self], labels: LabelSet) -> Self:
@@ -181,9 +181,12 @@ class OneVsAllJob(Job):
         self.size = len(examples.labels)
         self.costs = model.label_costs(examples)
         self._model = model
-        self._targets = scaled_rows(examples.targets, model.relevance_norm).tocsc()
+        self._weighed = model.relevance is not None or examples.label_points is not None
+        self.targets = training.weighed_targets(
+            examples, model.relevance_norm, weighed=model.relevance is not None
+        ).tocsc()
         # labels of like frequency are solved side by side, frequent ones first
-        order = np.argsort(-np.diff(self._targets.indptr), kind="stable")
+        order = np.argsort(-np.diff(self.targets.indptr), kind="stable")
         starts = range(0, max(1, self.size), LABELS_AT_ONCE)
         self._places = [order[start : start + LABELS_AT_ONCE] for start in starts]
         self._parts: list[ChunkedWeights] = []
@@ -197,9 +200,9 @@ class OneVsAllJob(Job):
 
     def unit(self, name: str, labels: np.ndarray) -> Unit:
         """The unit of some of the labels."""
-        numbers = {"weighed": self._model.relevance is not None, **self._model.solver()}
+        numbers = {"weighed": self._weighed, **self._model.solver()}
         costs = [own[labels] for own in self.costs]
-        return training.unit_of(name, self._targets[:, labels], costs, numbers)
+        return training.unit_of(name, self.targets[:, labels], costs, numbers)
 
     def assemble(self, parts: Iterable[csr_matrix]) -> None:
         """Take weights as they come, in less memory (int8: a third) while others are trained."""

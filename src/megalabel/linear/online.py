@@ -12,7 +12,14 @@ from megalabel import _native
 from megalabel.base import Check, Learned, array, boolean, integer, list_of, number, part, value
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_targets, check_width, clamped, sparse_rows
+from megalabel.data.matrix import (
+    check_targets,
+    check_width,
+    clamped,
+    row_numbers,
+    sparse_rows,
+    with_values,
+)
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import GrowingTree, LabelTree, label_vectors
 from megalabel.labels.growing import TOP, Raised
@@ -160,9 +167,14 @@ class OnlineTree(Classifier):
 
     # --- learning
 
+    @property
+    def learns_label_points(self) -> bool:
+        """True: as texts that carry the labels which are more likely than not."""
+        return True
+
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels into a tree, and go through the rows several times."""
-        X, Y, labels = rows_of(examples.rows), examples.targets, examples.labels
+        X, Y, labels = rows_of(examples.rows), _likely(examples), examples.labels
         seen = np.unique(Y.indices)
         tree = None
         if len(seen):
@@ -335,6 +347,18 @@ class OnlineTree(Classifier):
     def take_labels(self, numbers: Any) -> Self:
         """Not possible: its nodes keep a column for each label that they have met."""
         raise ParameterError("an OnlineTree cannot be cut to some of its labels")
+
+
+def _likely(examples: Examples) -> csr_matrix:
+    """The labels of texts, and of label points those whose targets are above one half."""
+    Y = examples.targets
+    if examples.label_points is None:
+        return Y
+    point = np.zeros(len(examples), bool)
+    point[examples.label_points] = True
+    likely = with_values(Y, np.where(point[row_numbers(Y)] & (Y.data <= 0.5), 0, Y.data))
+    likely.eliminate_zeros()
+    return likely
 
 
 def _begins(feature_starts: np.ndarray, columns: np.ndarray) -> np.ndarray:

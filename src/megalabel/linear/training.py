@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -12,7 +12,14 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 from megalabel import _native
 from megalabel.base import Check, clone, instance, integer, is_array, number, one_of, sequence_of
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import canonical, column_slice, sparse_rows
+from megalabel.data.matrix import (
+    canonical,
+    column_slice,
+    row_numbers,
+    scaled_rows,
+    sparse_rows,
+    with_values,
+)
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.labels import PROPENSITIES, PropensityModel
 from megalabel.labels.costs import HIGHEST, LOWEST, WEIGHTINGS, label_costs
@@ -82,6 +89,16 @@ class LinearClassifier(Classifier):
     prune: float
     precision: str
 
+    @property
+    def learns_label_points(self) -> bool:
+        """True: of a target y, as positives of cost y times their weight."""
+        return True
+
+    @property
+    def weighs_label_points(self) -> bool:
+        """True."""
+        return True
+
     def label_costs(self, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """What an error on a positive and on a negative of each label costs."""
         given = {name: getattr(self, name) for name in ("positive_costs", "negative_costs")}
@@ -139,6 +156,44 @@ class LinearClassifier(Classifier):
         result.prune = max(self.prune, threshold)
         result.restore({name: smaller(value) for name, value in self.learned().items()})
         return result
+
+
+def weighed_targets(
+    examples: Examples,
+    norm: str | None,
+    weighed: bool,
+    of: Callable[[csr_matrix], csr_matrix] = lambda Y: Y,
+) -> csr_matrix:
+    """Targets of examples as what positives cost: those of a text are its relevances, scaled by
+    their norm, or 1 if these do not weigh; those of label points are their targets, at most 1,
+    times their weight; and 0 where nothing is said.
+
+    `of` gives what nodes above the labels have of a matrix by label, the sums over those below.
+
+    Examples
+    --------
+    >>> some = Examples.of(np.eye(1), csr_matrix([[3.0, 0]]))
+    >>> some = some.with_label_points(np.ones((1, 1)), csr_matrix([[1.0, 0.5]]), weight=0.5)
+    >>> weighed_targets(some, None, weighed=False).toarray().tolist()
+    [[1.0, 0.0], [0.5, 0.25]]
+    """
+    Y = of(examples.targets)
+    scaled = scaled_rows(Y, norm)
+    if examples.label_points is None:
+        return scaled
+    point = np.zeros(Y.shape[0], bool)
+    point[examples.label_points] = True
+    point = point[row_numbers(Y)]
+    of_texts = scaled.data if weighed else np.float32(1)
+    of_points = np.minimum(Y.data, 1) * np.float32(examples.label_point_weight)
+    costs = with_values(Y, np.where(point, of_points, of_texts))
+    if examples.silent is None:
+        return costs
+    silent = of(examples.silent) > 0
+    silent = csr_matrix(silent - silent.multiply(Y > 0), dtype=np.float32)
+    costs = csr_matrix(costs - silent)  # below zero where nothing is said: a sum leaves out zeros
+    np.maximum(costs.data, 0, out=costs.data)
+    return costs
 
 
 def rows_of(X: Matrix) -> csr_matrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -25,7 +26,7 @@ from megalabel.base import (
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, clamped, column_slice, row_slice, scaled_rows
+from megalabel.data.matrix import check_width, clamped, column_slice, row_slice
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.labels.vectors import METHODS
@@ -226,13 +227,19 @@ class TreeClassifier(training.LinearClassifier):
     def _fit(self, examples: Examples) -> None:
         """Cluster the labels and train the tree from the top."""
         model = self.settled(len(examples.labels))
-        X, costs = training.rows_of(examples.rows), model.label_costs(examples)
+        examples = replace(examples, rows=training.rows_of(examples.rows))
+        costs = model.label_costs(examples)
         self.trees_ = model.make_trees(examples)
         shapes = [array for tree in self.trees_ for array in (*tree.levels_, tree.label_of_leaf_)]
-        checkpoint = Checkpoint(self, X, examples.targets, *costs, *shapes)
+        arrays: list[Any] = []
+        if examples.label_points is not None:
+            arrays = [examples.label_points, np.array(examples.label_point_weight)]
+        if examples.silent is not None:
+            arrays.append(examples.silent)
+        checkpoint = Checkpoint(self, examples.rows, examples.targets, *costs, *shapes, *arrays)
         self.levels_ = []
         for tree in self.trees_:
-            job = TreeJob(model, tree, X, examples.targets, costs, f"tree-{len(self.levels_)}")
+            job = TreeJob(model, tree, examples, costs, f"tree-{len(self.levels_)}")
             execute(job, checkpoint)
             self.levels_.append(job.levels)
 
@@ -247,6 +254,7 @@ class TreeClassifier(training.LinearClassifier):
             return ready
         method = cast(Any, self.label_vectors)
         own = examples.label_rows if "text" in method else None
+        # label points are among the texts of a label: rare ones are better placed by their names
         vectors = label_vectors(examples.rows, Y, method, own, mix=self.label_mix)
         if vectors.shape[0] != Y.shape[1]:
             raise ShapeError(f"label_rows are of {vectors.shape[0]} labels but Y is {Y.shape}")
@@ -399,7 +407,8 @@ class TreeJob(Job):
     model : TreeClassifier
         How nodes are trained.
     tree : LabelTree
-    X, Y : CSR matrices
+    examples : Examples
+        Their rows are a CSR matrix.
     label_costs : two arrays (labels,)
         What errors on positives and on negatives of each label cost.
     name : str
@@ -413,18 +422,17 @@ class TreeJob(Job):
         self,
         model: TreeClassifier,
         tree: LabelTree,
-        X: csr_matrix,
-        Y: csr_matrix,
+        examples: Examples,
         label_costs: Sequence[np.ndarray],
         name: str = "tree",
     ) -> None:
-        self.rows, self.size = X, sum(tree.level_sizes)
+        self.rows, self.size = examples.rows, sum(tree.level_sizes)
         self.levels: list[ChunkedWeights] = []
-        self._model, self._tree, self._targets = model, tree, Y
+        self._model, self._tree, self._examples = model, tree, examples
         self._label_costs, self._name = label_costs, name
         self._stages = self.levels_at_once()
         self._next = 0
-        self._reach = csc_matrix(np.ones((X.shape[0], 1), np.float32))  # all belong to the root
+        self._reach = csc_matrix(np.ones((len(examples), 1), np.float32))  # all belong to the root
 
     def levels_at_once(self) -> list[range]:
         """Which levels are trained at once, so that threads need not wait for a level of few nodes.
@@ -490,14 +498,23 @@ class TreeJob(Job):
         costs = [np.full(sum(tree.level_sizes[depth] for depth in levels), model.cost)] * 2
         if last:
             costs = [own[tree.label_of_leaf_] for own in self._label_costs]
-        weighed = model.relevance == "nodes" or (last and model.relevance is not None)
-        return costs, {"weighed": weighed, **model.solver()}
+        points = self._examples.label_points is not None
+        return costs, {"weighed": points or self._weighed(last), **model.solver()}
+
+    def _weighed(self, last: bool) -> bool:
+        """Whether relevances of texts weigh, on the last level or above."""
+        relevance = self._model.relevance
+        return relevance == "nodes" or (last and relevance is not None)
 
     def _targets_of_level(self, depth: int) -> csc_matrix:
         """Which rows belong to which node of a level, those of the labels below it, and the sum of
         their relevances."""
-        targets = self._tree.targets(self._targets, depth)
-        return scaled_rows(targets, self._model.relevance_norm).tocsc()
+        return training.weighed_targets(
+            self._examples,
+            self._model.relevance_norm,
+            self._weighed(depth + 1 == self._tree.depth),
+            lambda Y: self._tree.targets(Y, depth),
+        ).tocsc()
 
     def _matched(self) -> csc_matrix:
         """The nodes of the last level so far to which the beam leads each row."""

@@ -155,7 +155,9 @@ class AttentionClassifier(NeuralClassifier):
         """Train level after level."""
         X, Y = examples.rows, examples.targets
         truth = Y.copy()  # its relevances are cut off at 1
-        self.label_counts_, self.pad_ = examples.label_counts, X.pad
+        # a label of no text is answered too, by its label point
+        self.label_counts_ = np.maximum(examples.label_counts, examples.taught)
+        self.pad_ = X.pad
         self.tree_ = self._clustered(X, Y)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)

@@ -57,6 +57,11 @@ class NeuralClassifier(Classifier):
         """Whether vectors will not do: the encoder reads the tokens of texts."""
         return self.encoder.reads == "tokens"
 
+    @property
+    def learns_label_points(self) -> bool:
+        """True: targets are soft."""
+        return True
+
     def _fit(self, examples: Examples) -> None:
         self.check_rows(examples.rows)
         examples = replace(examples, rows=self._as_read(examples.rows))
@@ -158,7 +163,13 @@ class ViewsClassifier(NeuralClassifier):
     Subclasses learn `ranker_`; None: labels are ranked by what `levels` see of the encoder alone.
     """
 
+    ranker: Classifier | str | None
     ranker_: Classifier | None
+
+    @property
+    def weighs_label_points(self) -> bool:
+        """Whether a linear classifier ranks, which does; the encoder is trained on all alike."""
+        return self.ranker != "network"
 
     def check_rows(self, X: Any) -> None:
         """Raise a DataError unless X has both words and tokens."""

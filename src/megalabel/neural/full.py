@@ -143,7 +143,7 @@ class FullClassifier(NeuralClassifier):
 
         trainer.fit(model, TextSource(X[rows], Y[rows]), evaluate=evaluate, checkpoint=checkpoint)
         self.encoder_ = clone(self.encoder).keep(module)
-        for name, array in chosen.keep(head, counts).items():
+        for name, array in chosen.keep(head, np.maximum(counts, examples.taught)).items():
             setattr(self, f"{name}_", array)
         self.projection_ = None
         if model.projection is not None:

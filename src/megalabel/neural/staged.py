@@ -131,7 +131,8 @@ class StagedClassifier(NeuralClassifier):
         """Train stage after stage."""
         X, Y = examples.rows, examples.targets.copy()
         np.minimum(Y.data, 1, out=Y.data)
-        self.label_counts_ = examples.label_counts
+        # a label of no text is answered too, by its label point
+        self.label_counts_ = np.maximum(examples.label_counts, examples.taught)
         module = self._surrogate(X, Y, checkpoint, examples.columns)
         self.encoder_ = clone(self.encoder).keep(module)
         vectors = normalised_rows(encoded(module, X, self.training))

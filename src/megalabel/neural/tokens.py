@@ -120,6 +120,12 @@ class Tokens:
         """Where the tokens of some rows are in `ids`, and where each of these rows starts there."""
         return picked_rows(self.indptr, np.arange(len(self))[rows])
 
+    def stacked(self, more: Tokens) -> Tokens:
+        """These rows and, below them, more of the same vocabulary."""
+        ends = more.indptr[1:] - more.indptr[0] + self.indptr[-1]
+        ids = np.concatenate([self.ids[: self.indptr[-1]], more.ids[more.indptr[0] :]])
+        return self.like(ids, np.concatenate([self.indptr, ends]))
+
     def like(self, ids: np.ndarray, indptr: np.ndarray) -> Tokens:
         """Other rows of the same vocabulary."""
         more = (self.special, self.continues, self.names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import csr_matrix, hstack, vstack
 
 from megalabel.base import clone, instance, part
 from megalabel.data.matrix import normalised_rows
@@ -36,6 +36,10 @@ class Views:
 
     def __getitem__(self, rows: Any) -> Views:
         return Views(self.words[rows], self.tokens[rows])
+
+    def stacked(self, more: Views) -> Views:
+        """These rows and, below them, more."""
+        return Views(vstack([self.words, more.words], "csr"), self.tokens.stacked(more.tokens))
 
 
 class TextViews(Featurizer):

@@ -91,6 +91,11 @@ class Ensemble(Classifier):
         """Whether the model does."""
         return self.model.reads_texts
 
+    @property
+    def learns_label_points(self) -> bool:
+        """Whether the model does."""
+        return self.model.learns_label_points
+
     def _fit(self, examples: Examples) -> None:
         """Fit one model after another."""
         self.members_ = [

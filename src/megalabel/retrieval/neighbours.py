@@ -142,6 +142,16 @@ class NearestNeighbours(Classifier):
     def labels_(self, labels: LabelSet) -> None:
         self.prior_.labels_ = labels
 
+    @property
+    def learns_label_points(self) -> bool:
+        """True: as neighbours that vote for their label."""
+        return True
+
+    @property
+    def weighs_label_points(self) -> bool:
+        """True: it is what their votes are multiplied with."""
+        return True
+
     def _fit(self, examples: Examples) -> None:
         """Index the rows and keep their labels."""
         X = self._features(examples.rows)
@@ -151,7 +161,13 @@ class NearestNeighbours(Classifier):
                 X = sparse.toarray()
         self.prior_ = Prior().fit_examples(examples)
         self._index(X)
-        self._keep(examples.targets)
+        targets = examples.targets
+        if examples.label_points is not None:
+            point = np.zeros(len(examples), bool)
+            point[examples.label_points] = True
+            weights = np.where(point, examples.label_point_weight, 1.0)
+            targets = with_values(targets, targets.data * weights[row_numbers(targets)])
+        self._keep(targets)
         self._keep_titles(examples.titles if self.keep_titles else None)
 
     def partial_fit(

@@ -28,6 +28,7 @@ CLASSES = {
     # what is known of labels
     "GrowingTree": "megalabel.labels:GrowingTree",
     "Jpv": "megalabel.labels:Jpv",
+    "LabelPoints": "megalabel.labels:LabelPoints",
     "LabelTree": "megalabel.labels:LabelTree",
     "Richards": "megalabel.labels:Richards",
     # classifiers, and what they are made of

@@ -136,4 +136,9 @@ def create(name: str, **parameters: Any) -> Tagger:
                 f"{name} has no parameter {key!r}; {hint} Those of its parts are spelled part.name "
                 "on the command line and part__name in Python."
             )
+    if any(key.startswith("label_points__") for key in others):
+        from megalabel.labels.points import as_label_points
+
+        given = as_label_points(others.pop("label_points", None) or "self")
+        tagger.set_params(label_points=given)
     return tagger.set_params(**others)

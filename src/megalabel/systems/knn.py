@@ -8,7 +8,7 @@ from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.retrieval import InvertedIndex, NearestNeighbours
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, Start, too_large, trial
+from megalabel.systems.planning import Plan, Start, too_large, trial, with_label_texts
 from megalabel.tagger import Tagger
 
 
@@ -39,7 +39,7 @@ def knn(
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """Vectors, an index beside them, and a search for each text that calibrates."""
-    start = Start.now()
+    start, corpus = Start.now(), with_label_texts(tagger, corpus)
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     made = trial(tagger, corpus)

@@ -28,6 +28,7 @@ from megalabel.systems.planning import (
     Start,
     learned_bytes,
     too_large,
+    with_label_texts,
     working_bytes,
 )
 from megalabel.tagger import Tagger
@@ -194,6 +195,8 @@ class _Sample:
             memory = max(memory, 8 * self.values + 2.3 * model)
         own = 32 * self.rows + 24 * corpus.targets.nnz + self.features
         memory += own
+        if tagger.label_points is not None:  # the vectors of texts beside those of both
+            memory += 8 * self.values
         texts = len(corpus)
         if tagger.held_out(texts):  # the vectors without the texts that calibrate
             # or, when training a second time, the first model
@@ -210,11 +213,13 @@ def _planned(tagger: Tagger, corpus: Corpus, prepared: Prepared | None, cost_of:
     """The plan of a fit, from fits on more and more of the texts, whose features are made for it
     unless they are there."""
     start = Start.now()
+    if tagger.label_points is not None:  # what is prepared is of the texts alone
+        corpus, prepared = with_label_texts(tagger, corpus), None
     if prepared is not None:
         start = start._replace(held=prepared.memory)
     elif (refusal := too_large(tagger, corpus)) is not None:
         return refusal
-    alone = clone(tagger).set_params(calibration=None, decision=None)
+    alone = clone(tagger).set_params(calibration=None, decision=None, label_points=None)
     order = np.random.default_rng(tagger.seed).permutation(len(corpus))
     used = corpus.label_counts > 0
     rows = max(1, min(_FEWEST, len(corpus)) // _TIMES)
@@ -288,7 +293,7 @@ def _tree_cost(classifier: TreeClassifier, examples: Examples, used: np.ndarray)
     making, tree = watch.seconds(), first
     trees = 1 + len(ready) if classifier.tree or tree.depth == 1 else count
     costs = classifier.label_costs(examples)
-    job = TreeJob(classifier, tree, examples.rows, examples.targets, costs)
+    job = TreeJob(classifier, tree, examples, costs)
     matches = classifier.negatives == "teacher+matcher"
     once = model = entries = solvers = 0.0
     fixed = learned_bytes(tree)

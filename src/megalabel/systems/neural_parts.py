@@ -21,6 +21,7 @@ from megalabel.rankers import Ensemble
 from megalabel.systems.planning import (
     Plan,
     learned_bytes,
+    with_label_texts,
     working_bytes,
 )
 from megalabel.tagger import Tagger
@@ -118,6 +119,7 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
             disk=None if one.disk is None else one.disk * ensemble.models,
             seconds=None if one.seconds is None else one.seconds * ensemble.models,
         )
+    corpus = with_label_texts(tagger, corpus)
     available, held, watch = memory_available(), memory_in_use(), room.MemoryWatch()
     job = _Trials(tagger, corpus)
     # the longest texts need the most memory, and their time pays for what is done once
@@ -160,7 +162,7 @@ def rough_seconds(tagger: Tagger, corpus: Corpus) -> float:
     if isinstance(classifier, Ensemble):
         one = clone(tagger).set_params(classifier=classifier.model)
         return rough_seconds(one, corpus) * int(classifier.models)
-    return _Trials(tagger, corpus, _ROUGH_LETTERS).rough_seconds()
+    return _Trials(tagger, with_label_texts(tagger, corpus), _ROUGH_LETTERS).rough_seconds()
 
 
 def has_gpu(tagger: Tagger) -> bool:
@@ -200,7 +202,9 @@ class _Trials:
 
     def __init__(self, tagger: Tagger, corpus: Corpus, letters: int = _LETTERS) -> None:
         # to calibrate takes next to no time
-        self._tagger, self._whole = clone(tagger).set_params(calibration=None), len(corpus)
+        # and label points are among the texts
+        self._tagger = clone(tagger).set_params(calibration=None, label_points=None)
+        self._whole = len(corpus)
         trainer = vars(tagger)["classifier"].training
         self._on_gpu = trainer.torch_device.type == "cuda"
         self._clock = partial(Clock, waits=self._on_gpu)

@@ -8,7 +8,7 @@ from megalabel.features import Tfidf
 from megalabel.linear import OnlineTree
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.systems import System
-from megalabel.systems.planning import Plan, too_large, trial
+from megalabel.systems.planning import Plan, too_large, trial, with_label_texts
 from megalabel.tagger import Tagger
 
 
@@ -36,6 +36,7 @@ def online_plt(
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """A pass makes new weights beside the old ones."""
+    corpus = with_label_texts(tagger, corpus)
     if (refusal := too_large(tagger, corpus)) is not None:
         return refusal
     made = trial(tagger, corpus)

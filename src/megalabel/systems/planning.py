@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 from megalabel import _native
 from megalabel.base import Component, clone
-from megalabel.data import LabelSet
+from megalabel.data import Corpus, LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
+from megalabel.labels.points import as_label_points
 from megalabel.linear.training import LANES
 from megalabel.machine import memory_available, memory_in_use, peak_memory
 from megalabel.tagger import as_calibrator
 
 if TYPE_CHECKING:
-    from megalabel.data import Corpus
     from megalabel.tagger import Tagger
+
+
+_TOGETHER = 100_000  # texts that tell which labels come together: a plan has no time for more
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,23 @@ def too_large(tagger: Tagger, corpus: Corpus, rows: int = 2_000) -> Plan | None:
     return Plan(memory, None, None, available) if memory > available else None
 
 
+def with_label_texts(tagger: Tagger, corpus: Corpus) -> Corpus:
+    """The corpus with a text for each label point that a tagger learns from: what it costs."""
+    points = as_label_points(tagger.label_points)
+    if points is None or corpus.texts is None:
+        return corpus
+    numbers = points.chosen(corpus.label_counts)
+    some = np.random.default_rng(tagger.seed).permutation(len(corpus))[:_TOGETHER]
+    targets = points.targets_of(corpus.targets[np.sort(some)])[numbers]
+    texts = points.texts_of(corpus.labels).take(pa.array(numbers))
+    return Corpus(
+        pa.concat_arrays([corpus.texts, texts]),
+        targets=vstack([corpus.targets, targets], "csr"),
+        labels=corpus.labels,
+        source=corpus.source,
+    )
+
+
 @dataclass(frozen=True)
 class Trial:
     """Fits on two samples of a corpus, the second twice the first, and what they foretell."""
@@ -112,7 +132,7 @@ def trial(tagger: Tagger, corpus: Corpus, rows: int = 32_000) -> Trial:
     # the first, small one is not counted: it pays for imports and the first touch of memory
     for count in (min(500, len(order)), max(1, len(order) // 2), len(order)):
         sample = corpus[np.sort(order[:count])]
-        fitted = clone(tagger).set_params(calibration=None)
+        fitted = clone(tagger).set_params(calibration=None, label_points=None)
         started = time.perf_counter()
         fitted.fit(sample)
         fitting = time.perf_counter() - started
