@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from megalabel.systems.planning import Plan
     from megalabel.tagger import Tagger
 
-__all__ = ["COST_CLASSES", "System", "create", "get", "names"]
+__all__ = ["COST_CLASSES", "LABEL_POINTS_RACE", "System", "create", "get", "names"]
 
 COST_CLASSES = ("instant", "cheap", "linear", "dear", "gpu")
 """What a fit costs, from little to much: next to nothing; an index; in proportion to the words of
 all texts; to the labels too; the training of an encoder."""
+
+
+LABEL_POINTS_RACE = {"label_points": "self"}
+"""A setting for the race of a system: the names of labels as rows of training, where they have
+names."""
 
 
 @dataclass(frozen=True)

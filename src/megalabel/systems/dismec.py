@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.linear import OneVsAll
-from megalabel.systems import System
+from megalabel.systems import LABEL_POINTS_RACE, System
 from megalabel.systems.linear_parts import (
     FEATURES_RACE,
     linear_tagger,
@@ -49,5 +49,5 @@ SYSTEM = System(
     plan=plan_one_vs_all,
     prepares=True,
     cost_class="dear",
-    race=({"cost": 1.4}, {"cost": 0.4}, *FEATURES_RACE, {"prune": 0.02}),
+    race=(LABEL_POINTS_RACE, {"cost": 1.4}, {"cost": 0.4}, *FEATURES_RACE, {"prune": 0.02}),
 )

@@ -87,6 +87,8 @@ class Foresight:
         if repr(candidate.create(seed).features) != repr(base.create(seed).features):
             times *= max(1.0, self._values_of(candidate) / max(1.0, self._values_of(base)))
         known = self._known[base.key]
+        if "label_points" in candidate.settings.keys() - base.settings.keys():
+            times *= 1 + len(self._trials.corpus.labels) / known.texts  # rows
         self._known[candidate.key] = replace(
             known, seconds=known.seconds * times, memory=int(known.memory * times)
         )

@@ -7,7 +7,7 @@ from megalabel.calibration import Joint
 from megalabel.data import Corpus
 from megalabel.features import Tfidf
 from megalabel.retrieval import InvertedIndex, NearestNeighbours
-from megalabel.systems import System
+from megalabel.systems import LABEL_POINTS_RACE, System
 from megalabel.systems.planning import Plan, Start, too_large, trial, with_label_texts
 from megalabel.tagger import Tagger
 
@@ -66,6 +66,7 @@ SYSTEM = System(
     plan=plan,
     cost_class="cheap",
     race=(
+        LABEL_POINTS_RACE,
         {"similarity": "bm25"},
         {"power": 1.5},
         {"power": 5.0},

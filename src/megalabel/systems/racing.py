@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from operator import le
 from typing import Any
 
@@ -20,11 +21,12 @@ from megalabel.base import clone
 from megalabel.data import Corpus
 from megalabel.decision import TopK
 from megalabel.errors import MegalabelError
+from megalabel.features import NameWords
 from megalabel.machine import has_gpu_device, memory_available, memory_in_use
 from megalabel.mixing import mix, with_members
 from megalabel.parts import Calibrator, Decision
 from megalabel.rankers.mix import Mix
-from megalabel.systems import COST_CLASSES
+from megalabel.systems import COST_CLASSES, LABEL_POINTS_RACE
 from megalabel.systems.foresight import Foresight
 from megalabel.systems.trials import BY, Candidate, Trial, Trials, complementary
 from megalabel.tagger import Tagger, calibrator_for
@@ -189,6 +191,8 @@ class Race:
             known = best.candidate.settings
             if any(name in known and name != "features" for name in setting):
                 continue  # a better value was found already
+            if setting is LABEL_POINTS_RACE and not self._names:
+                continue
             candidate = best.candidate.with_setting(setting)
             if self._corpus.texts is None and self._alike(candidate, best.candidate):
                 continue
@@ -206,6 +210,11 @@ class Race:
         """A trial of a candidate that has one more setting than that of another trial."""
         self._foresight.tuned(candidate, base.candidate)
         return self._try(candidate, base.texts, ends)
+
+    @cached_property
+    def _names(self) -> bool:
+        """Whether labels have names that a text may hold."""
+        return self._corpus.texts is not None and NameWords.useful(self._corpus.labels)
 
     def _alike(self, *candidates: Candidate) -> bool:
         """Whether candidates differ in features alone."""

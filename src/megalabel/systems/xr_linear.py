@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megalabel.linear import TreeClassifier
-from megalabel.systems import System
+from megalabel.systems import LABEL_POINTS_RACE, System
 from megalabel.systems.linear_parts import (
     FEATURES_RACE,
     linear_tagger,
@@ -58,7 +58,14 @@ SYSTEM = System(
     plan=plan_tree,
     prepares=True,
     cost_class="linear",
-    race=({"cost": 2.0}, {"cost": 0.5}, *FEATURES_RACE, {"beam": 30}, {"prune": 0.03}),
+    race=(
+        LABEL_POINTS_RACE,
+        {"cost": 2.0},
+        {"cost": 0.5},
+        *FEATURES_RACE,
+        {"beam": 30},
+        {"prune": 0.03},
+    ),
     thrifty={"trees": 1},
     suits=many_labels,
 )
