@@ -32,6 +32,8 @@ class Examples:
     label_points : array of row numbers, optional
         The rows that are texts of labels and not texts of the corpus. They are learned from, but
         neither counted nor held out.
+    excluded : CSR matrix (rows, labels), optional
+        Cells of which nothing is to be learned, such as a text's own label (`Corpus.excluded`).
     find_label_rows : callable, optional
         Gives a row for the text of each label; see `label_rows`.
     find_columns : callable, optional
@@ -52,6 +54,7 @@ class Examples:
     targets: csr_matrix
     labels: LabelSet
     label_points: np.ndarray | None = None
+    excluded: csr_matrix | None = None
     find_label_rows: Callable[[], Matrix] | None = None
     find_columns: Callable[[], Sequence[str] | None] | None = None
     find_titles: Callable[[], pa.LargeStringArray | None] | None = None
@@ -125,6 +128,7 @@ class Examples:
             rows=rows,
             targets=self.targets[numbers],
             label_points=points,
+            excluded=None if self.excluded is None else self.excluded[numbers],
             find_titles=titles,
         )
 

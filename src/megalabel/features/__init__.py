@@ -6,6 +6,7 @@ from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.plain import PlainTexts
 from megalabel.features.precomputed import Precomputed
+from megalabel.features.projected import Projected
 from megalabel.features.tfidf import Tfidf
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "OnnxTokens",
     "PlainTexts",
     "Precomputed",
+    "Projected",
     "Tfidf",
     "WordRows",
 ]

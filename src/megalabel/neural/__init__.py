@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:
 
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
+from megalabel.neural.dual import DualClassifier, StagedDualClassifier
 from megalabel.neural.embedding import Embedding, encoder_of
 from megalabel.neural.encoders import (
     AssembledEncoder,
@@ -52,6 +53,7 @@ __all__ = [
     "ConvolutionalEncoder",
     "DecoupledSoftmax",
     "DenseHead",
+    "DualClassifier",
     "Embedding",
     "Encoder",
     "EncoderStates",
@@ -66,6 +68,7 @@ __all__ = [
     "Softmax",
     "SquaredHinge",
     "StagedClassifier",
+    "StagedDualClassifier",
     "Stopwatch",
     "SupervisedContrastive",
     "TextViews",

@@ -1,0 +1,90 @@
+"""unidec: a dual encoder and a classifier, learned in one pass from some labels of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from megalabel.systems import System
+from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural
+from megalabel.tagger import Tagger
+
+
+def unidec(
+    *,
+    encoder: Any = "bag",
+    max_length: int = 128,
+    loss: Any = "decoupled-softmax",
+    classifier_loss: Any = "decoupled-softmax",
+    auxiliary: bool = True,
+    symmetric: bool = False,
+    share: float = 0.5,
+    width: int | None = 384,
+    positives: int = 2,
+    negatives: int = 6,
+    refresh: int = 5,
+    answer: str = "both",
+    ranker: Any = None,
+    epochs: float | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    head_learning_rate: float | None = None,
+    chunk: int | None = None,
+    device: str = "auto",
+    calibrate: bool = True,
+    seed: int = 0,
+) -> Tagger:
+    """`encoder` is a Hugging Face model by name or folder, or learns from the texts alone ("bag",
+    "assembled").
+
+    `width` is that of both projections; None: there are none. `answer` is "both", "labels" (the
+    dual encoder alone) or "classifier". `ranker` is "auto", "one-vs-all", "trees" or a linear
+    classifier, on words and vectors; None: vectors alone rank.
+    """
+    room = neural()
+    features, made, trainer = dual_parts(
+        encoder,
+        max_length,
+        ranker,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        device=device,
+        seed=seed,
+    )
+    classifier = room.DualClassifier(
+        made,
+        trainer,
+        ranker,
+        loss=_loss(loss, 0.05),
+        classifier_loss=_loss(classifier_loss, 1.0),
+        auxiliary=auxiliary,
+        symmetric=symmetric,
+        share=share,
+        width=width,
+        classifier_width=width,
+        positives=positives,
+        negatives=negatives,
+        refresh=refresh,
+        clusters="batch",
+        chunk=chunk,
+        answer=answer,
+        seed=seed,
+    )
+    return neural_tagger(classifier, features, "unidec", calibrate, seed)
+
+
+def _loss(loss: Any, temperature: float) -> Any:
+    """A loss by name, at a temperature where it has one; or as it is."""
+    return neural().losses.create(loss, temperature=temperature) if isinstance(loss, str) else loss
+
+
+SYSTEM = System(
+    name="unidec",
+    summary="a dual encoder and a classifier in one pass, on some labels of a batch",
+    paper="Kharbanda et al. 2024 (UniDEC)",
+    cost="O(epochs x (texts + labels of a batch) x encoder) + searches over all labels; GPU",
+    build=unidec,
+    plan=plan_neural,
+    cost_class="gpu",
+)
