@@ -24,6 +24,7 @@ from megalabel.neural.full import FullClassifier
 from megalabel.neural.heads import DenseHead, Head
 from megalabel.neural.losses import (
     BCE,
+    CosineLikelihood,
     DecoupledSoftmax,
     Focal,
     Loss,
@@ -51,6 +52,7 @@ __all__ = [
     "BagEncoder",
     "CascadeClassifier",
     "ConvolutionalEncoder",
+    "CosineLikelihood",
     "DecoupledSoftmax",
     "DenseHead",
     "DualClassifier",

@@ -72,34 +72,22 @@ def token_parts(encoder: Any, max_length: int) -> tuple[Tokenizer, Encoder]:
     return features, made  # type: ignore[return-value]
 
 
-def dual_parts(
-    encoder: Any,
-    max_length: int,
-    ranker: Any,
-    *,
-    learning_rate: float | None,
-    head_learning_rate: float | None,
-    batch: int | None,
-    **training: Any,
-) -> tuple[Featurizer, Encoder, Any]:
-    """What dual encoders begin with: features, words among them where a ranker reads these, an
-    encoder, and a trainer with the rates that suit it."""
+def dual_parts(encoder: Any, max_length: int, ranker: Any) -> tuple[Featurizer, Encoder, float]:
+    """What dual encoders begin with: features, with words beside tokens where a ranker reads them,
+    an encoder, and the rate that suits it."""
     room = neural()
-    if encoder == "bag":
+    if encoder == "bag":  # texts and labels share it: nothing stands between their words
         encoder = room.BagEncoder(residual=None)
     features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
-    learned_before = isinstance(made, room.PretrainedEncoder)
-    trainer = room.Trainer(
-        batch=512 if batch is None else batch,
-        learning_rate=(1e-4 if learned_before else 2e-3)
-        if learning_rate is None
-        else learning_rate,
-        head_learning_rate=1e-3 if head_learning_rate is None else head_learning_rate,
-        **training,
-    )
     if ranker is not None and made.reads == "tokens":
         features = room.TextViews(Tfidf(), features)
-    return features, made, trainer
+    # what has learned before is to be moved less
+    return features, made, 1e-4 if isinstance(made, room.PretrainedEncoder) else 5e-3
+
+
+def scaled(loss: Any, temperature: float) -> Any:
+    """A loss of scores divided by a temperature, by name; or one as it is."""
+    return neural().losses.create(loss, temperature=temperature) if isinstance(loss, str) else loss
 
 
 def several(classifier: Classifier, models: int, combine: str) -> Classifier:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural, scaled
 from megalabel.tagger import Tagger
 
 
@@ -15,6 +15,8 @@ def unidec(
     max_length: int = 128,
     loss: Any = "decoupled-softmax",
     classifier_loss: Any = "decoupled-softmax",
+    temperature: float = 0.05,
+    classifier_temperature: float = 1.0,
     auxiliary: bool = True,
     symmetric: bool = False,
     share: float = 0.5,
@@ -25,9 +27,9 @@ def unidec(
     answer: str = "both",
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int | None = None,
+    batch: int = 512,
     learning_rate: float | None = None,
-    head_learning_rate: float | None = None,
+    head_learning_rate: float = 1e-3,
     chunk: int | None = None,
     device: str = "auto",
     calibrate: bool = True,
@@ -41,13 +43,11 @@ def unidec(
     classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
-    features, made, trainer = dual_parts(
-        encoder,
-        max_length,
-        ranker,
+    features, made, rate = dual_parts(encoder, max_length, ranker)
+    trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
-        learning_rate=learning_rate,
+        learning_rate=rate if learning_rate is None else learning_rate,
         head_learning_rate=head_learning_rate,
         device=device,
         seed=seed,
@@ -56,8 +56,8 @@ def unidec(
         made,
         trainer,
         ranker,
-        loss=_loss(loss, 0.05),
-        classifier_loss=_loss(classifier_loss, 1.0),
+        loss=scaled(loss, temperature),
+        classifier_loss=scaled(classifier_loss, classifier_temperature),
         auxiliary=auxiliary,
         symmetric=symmetric,
         share=share,
@@ -72,11 +72,6 @@ def unidec(
         seed=seed,
     )
     return neural_tagger(classifier, features, "unidec", calibrate, seed)
-
-
-def _loss(loss: Any, temperature: float) -> Any:
-    """A loss by name, at a temperature where it has one; or as it is."""
-    return neural().losses.create(loss, temperature=temperature) if isinstance(loss, str) else loss
 
 
 SYSTEM = System(
