@@ -127,7 +127,8 @@ class DualSource(Source):
                 pool = random.integers(Y.shape[1], size=1)
         targets, known = _columns(Y, pool), _columns(hidden, pool)
         if not self.extra:
-            chosen = csr_matrix((np.where(drawn, Y.data, 0), Y.indices, Y.indptr), Y.shape)
+            chosen = csr_matrix(Y, copy=True)
+            chosen.data = np.where(drawn, Y.data, 0)
             chosen.eliminate_zeros()
             chosen = _columns(chosen, pool)
             known = known + (targets > chosen).astype(np.float32)
