@@ -21,6 +21,7 @@ def unidec(
     symmetric: bool = False,
     share: float = 0.5,
     width: int | None = 384,
+    classifier_width: int | None = 384,
     positives: int = 2,
     negatives: int = 6,
     refresh: int = 5,
@@ -38,8 +39,9 @@ def unidec(
     """`encoder` is a Hugging Face model by name or folder, or learns from the texts alone ("bag",
     "assembled").
 
-    `width` is that of both projections; None: there are none. `answer` is "both", "labels" (the
-    dual encoder alone) or "classifier". `ranker` is "auto", "one-vs-all", "trees" or a linear
+    `width` is that of the projection of texts and labels' texts, `classifier_width` of that of
+    texts beside labels' own vectors; None: there is none. `answer` is "both", "labels" (the dual
+    encoder alone) or "classifier". `ranker` is "auto", "one-vs-all", "trees" or a linear
     classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
@@ -62,7 +64,7 @@ def unidec(
         symmetric=symmetric,
         share=share,
         width=width,
-        classifier_width=width,
+        classifier_width=classifier_width,
         positives=positives,
         negatives=negatives,
         refresh=refresh,
