@@ -75,7 +75,7 @@ ABLATION: dict[str, Row] = {
 
 
 def with_own_labels(corpus: Corpus) -> Corpus:
-    """The corpus, in which the own label of a text that is one is excluded, unless it carries it."""
+    """The corpus, where the own label of a text that is one is excluded, unless it carries it."""
     labels = corpus.labels
     places: dict[str, int] = {}
     for column in (labels.ids, labels.names if labels.texts is None else labels.texts):
