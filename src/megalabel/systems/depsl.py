@@ -22,7 +22,7 @@ def depsl(
     refresh: int = 5,
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int = 512,
+    batch: int | None = None,
     learning_rate: float | None = None,
     chunk: int | None = None,
     device: str = "auto",
@@ -36,11 +36,11 @@ def depsl(
     or a linear classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
-    features, made, rate = dual_parts(encoder, max_length, ranker)
+    features, made, rates = dual_parts(encoder, max_length, ranker)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
-        learning_rate=rate if learning_rate is None else learning_rate,
+        learning_rate=rates[0] if learning_rate is None else learning_rate,
         device=device,
         seed=seed,
     )

@@ -17,7 +17,7 @@ def dexml(
     unit: bool = True,
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int = 512,
+    batch: int | None = None,
     learning_rate: float | None = None,
     chunk: int = 4096,
     device: str = "auto",
@@ -32,11 +32,11 @@ def dexml(
     classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
-    features, made, rate = dual_parts(encoder, max_length, ranker)
+    features, made, rates = dual_parts(encoder, max_length, ranker)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
-        learning_rate=rate if learning_rate is None else learning_rate,
+        learning_rate=rates[0] if learning_rate is None else learning_rate,
         device=device,
         seed=seed,
     )

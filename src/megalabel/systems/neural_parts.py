@@ -72,9 +72,11 @@ def token_parts(encoder: Any, max_length: int) -> tuple[Tokenizer, Encoder]:
     return features, made  # type: ignore[return-value]
 
 
-def dual_parts(encoder: Any, max_length: int, ranker: Any) -> tuple[Featurizer, Encoder, float]:
+def dual_parts(
+    encoder: Any, max_length: int, ranker: Any
+) -> tuple[Featurizer, Encoder, tuple[float, float]]:
     """What dual encoders begin with: features, with words beside tokens where a ranker reads them,
-    an encoder, and the rate that suits it."""
+    an encoder, and the rates that suit it and the vectors of labels."""
     room = neural()
     if encoder == "bag":  # texts and labels share it: nothing stands between their words
         encoder = room.BagEncoder(residual=None)
@@ -82,7 +84,8 @@ def dual_parts(encoder: Any, max_length: int, ranker: Any) -> tuple[Featurizer, 
     if ranker is not None and made.reads == "tokens":
         features = room.TextViews(Tfidf(), features)
     # what has learned before is to be moved less
-    return features, made, 1e-4 if isinstance(made, room.PretrainedEncoder) else 5e-3
+    learned_before = isinstance(made, room.PretrainedEncoder)
+    return features, made, (1e-4, 1e-3) if learned_before else (5e-3, 1e-2)
 
 
 def scaled(loss: Any, temperature: float) -> Any:

@@ -23,9 +23,9 @@ def ngame(
     beta: float = 0.5,
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int = 1600,
+    batch: int | None = None,
     learning_rate: float | None = None,
-    head_learning_rate: float = 1e-3,
+    head_learning_rate: float | None = None,
     chunk: int | None = None,
     device: str = "auto",
     calibrate: bool = True,
@@ -39,12 +39,12 @@ def ngame(
     linear classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
-    features, made, rate = dual_parts(encoder, max_length, ranker)
+    features, made, rates = dual_parts(encoder, max_length, ranker)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
-        learning_rate=rate if learning_rate is None else learning_rate,
-        head_learning_rate=head_learning_rate,
+        learning_rate=rates[0] if learning_rate is None else learning_rate,
+        head_learning_rate=rates[1] if head_learning_rate is None else head_learning_rate,
         device=device,
         seed=seed,
     )

@@ -20,17 +20,18 @@ def unidec(
     auxiliary: bool = True,
     symmetric: bool = False,
     share: float = 0.5,
-    width: int | None = 384,
+    width: int | None = None,
     classifier_width: int | None = 384,
+    dropout: float = 0.5,
     positives: int = 2,
     negatives: int = 6,
     refresh: int = 5,
     answer: str = "both",
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int = 512,
+    batch: int | None = None,
     learning_rate: float | None = None,
-    head_learning_rate: float = 1e-3,
+    head_learning_rate: float | None = None,
     chunk: int | None = None,
     device: str = "auto",
     calibrate: bool = True,
@@ -45,12 +46,12 @@ def unidec(
     classifier, on words and vectors; None: vectors alone rank.
     """
     room = neural()
-    features, made, rate = dual_parts(encoder, max_length, ranker)
+    features, made, rates = dual_parts(encoder, max_length, ranker)
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
-        learning_rate=rate if learning_rate is None else learning_rate,
-        head_learning_rate=head_learning_rate,
+        learning_rate=rates[0] if learning_rate is None else learning_rate,
+        head_learning_rate=rates[1] if head_learning_rate is None else head_learning_rate,
         device=device,
         seed=seed,
     )
@@ -65,6 +66,7 @@ def unidec(
         share=share,
         width=width,
         classifier_width=classifier_width,
+        dropout=dropout,
         positives=positives,
         negatives=negatives,
         refresh=refresh,
