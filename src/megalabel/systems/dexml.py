@@ -17,7 +17,7 @@ def dexml(
     unit: bool = True,
     ranker: Any = None,
     epochs: float | None = None,
-    batch: int | None = None,
+    batch: int = 512,
     learning_rate: float | None = None,
     chunk: int = 4096,
     device: str = "auto",

@@ -89,8 +89,11 @@ def dual_parts(
 
 
 def scaled(loss: Any, temperature: float) -> Any:
-    """A loss of scores divided by a temperature, by name; or one as it is."""
-    return neural().losses.create(loss, temperature=temperature) if isinstance(loss, str) else loss
+    """A loss by name, of scores divided by a temperature where it has one; or one as it is."""
+    if not isinstance(loss, str):
+        return loss
+    made = neural().losses.create(loss)
+    return made.set_params(temperature=temperature) if hasattr(made, "temperature") else made
 
 
 def several(classifier: Classifier, models: int, combine: str) -> Classifier:
