@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural, scaled
+from megalabel.systems.neural_parts import (
+    dual_parts,
+    neural,
+    neural_tagger,
+    plan_neural,
+    scaled,
+    speaking_labels,
+)
 from megalabel.tagger import Tagger
 
 
@@ -69,4 +76,5 @@ SYSTEM = System(
     build=depsl,
     plan=plan_neural,
     cost_class="gpu",
+    suits=speaking_labels,
 )

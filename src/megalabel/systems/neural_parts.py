@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 import megalabel
 from megalabel.base import clone
@@ -88,12 +89,19 @@ def dual_parts(
     return features, made, (1e-4, 1e-3) if learned_before else (5e-3, 1e-2)
 
 
+def speaking_labels(corpus: Corpus) -> bool:
+    """Whether labels of a corpus are known by more than their numbers, and its rows by texts."""
+    names = corpus.labels.names if corpus.labels.texts is None else corpus.labels.texts
+    return corpus.texts is not None and not pc.all(pc.utf8_is_decimal(names)).as_py()
+
+
 def scaled(loss: Any, temperature: float) -> Any:
     """A loss by name, of scores divided by a temperature where it has one; or one as it is."""
     if not isinstance(loss, str):
         return loss
     made = neural().losses.create(loss)
-    return made.set_params(temperature=temperature) if hasattr(made, "temperature") else made
+    known = "temperature" in made.parameter_names()
+    return made.set_params(temperature=temperature) if known else made
 
 
 def several(classifier: Classifier, models: int, combine: str) -> Classifier:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import (
+    dual_parts,
+    neural,
+    neural_tagger,
+    plan_neural,
+    speaking_labels,
+)
 from megalabel.tagger import Tagger
 
 # of 300 epochs, those after which clusters are twice as large, as published
@@ -82,4 +88,5 @@ SYSTEM = System(
     build=ngame,
     plan=plan_neural,
     cost_class="gpu",
+    suits=speaking_labels,
 )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import dual_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import (
+    dual_parts,
+    neural,
+    neural_tagger,
+    plan_neural,
+    speaking_labels,
+)
 from megalabel.tagger import Tagger
 
 
@@ -69,4 +75,5 @@ SYSTEM = System(
     build=siamesexml,
     plan=plan_neural,
     cost_class="gpu",
+    suits=speaking_labels,
 )
