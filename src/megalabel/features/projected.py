@@ -91,6 +91,8 @@ class Projected(Featurizer):
         """Views must be such as `projected` takes."""
         if type(self.vectors_) is not type(self.vectors):
             raise ValueError(f"vectors_ of Projected must be a {type(self.vectors).__name__}")
+        if not self.views_:
+            raise ValueError("views_ of Projected must hold at least one view")
         for view in self.views_:
             if view.keys() != _NAMES or not all(type(view[x]) is bool for x in ("tanh", "unit")):
                 raise ValueError(f"views_ of Projected must hold {', '.join(sorted(_NAMES))}")
