@@ -87,7 +87,7 @@ def likelihood(loss, s, y, ids, j):
     negatives = negatives if loss.negatives == "all" else negatives[: loss.negatives]
     w = per_label(loss.negative_weights, ids)
     dear = [n for n in negatives if costs[n] >= loss.least]
-    return -torch.log(p[j]) / d + (w * costs)[dear].sum()
+    return -torch.log(p[j]) / d + (w * costs)[dear].sum() / max(1, len(dear))
 
 
 def triplet(loss, s, y, ids, j):

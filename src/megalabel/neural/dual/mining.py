@@ -18,7 +18,7 @@ def clusters_of(vectors: np.ndarray, size: int, seed: int) -> np.ndarray:
 
     Examples
     --------
-    >>> near = clusters_of(np.array([[1.0, 0], [0, 1], [2, 0], [0, 3]]), 2, seed=0)
+    >>> near = clusters_of(np.array([[1.0, 0], [0, 1], [2, 0], [0, 3]]), 2, seed=0).tolist()
     >>> near[0] == near[2], near[1] == near[3], near[0] == near[1]
     (True, True, False)
     """

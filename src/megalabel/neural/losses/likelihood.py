@@ -20,8 +20,8 @@ class CosineLikelihood(NegativesLoss):
     is relevant with probability P(s) = certainty exp(steepness (s - 1)) (SiameseXML, Dahiya et al.
     2021); divided by the steepness.
 
-    The term of a positive p is -log P(s_p) - Σ log(1 - P(s_n)) over the negatives n, the columns of
-    target 0. Scores are cosines; beyond 1 a
+    The term of a positive p is -log P(s_p) and the mean of -log(1 - P(s_n)) over the negatives n
+    that are looked at, columns of target 0. Scores are cosines; beyond 1 a
     negative costs more in a straight line, and a positive no less.
 
     Parameters
@@ -36,14 +36,17 @@ class CosineLikelihood(NegativesLoss):
         A negative that costs less than this costs nothing.
     temperature : float
         Scores are divided by it; cosines are not to be.
-    negative_weights, positive_weights, propensities, correction, reduction, pick, seed
-        As of `DecoupledSoftmax`.
+    negative_weights : number or array (labels,), optional
+        Factors of the costs of negatives.
+    positive_weights, propensities, correction, reduction, pick, seed
+        As of `Softmax`; a correction is an upper bound in the mean only with the one hardest
+        negative, which a label that went missing can only make harder.
 
     Examples
     --------
     >>> scores, targets = torch.tensor([[1.0, 0.2, -0.4]]), torch.tensor([[1.0, 0.0, 0.0]])
     >>> CosineLikelihood(certainty=0.9, steepness=1.5)(scores, targets)
-    tensor([0.4052])
+    tensor([0.2146])
     """
 
     name = "cosine-likelihood"
@@ -92,15 +95,14 @@ class CosineLikelihood(NegativesLoss):
         picked, factors, exists = terms
         scores = scores / self.temperature
         surprise = (1 - scores).clamp(min=0) - math.log(self.certainty) / self.steepness
-        costs = torch.where(self._hard(scores, exists), self._cost(scores), 0)
-        negatives = (factors * costs).sum(dim=1)
+        negatives = (factors * self._shares(scores, exists) * self._cost(scores)).sum(dim=1)
         return (picked * surprise).sum(dim=1) + picked.sum(dim=1) * negatives
 
     def _gradient(self, scores: Tensor, mask: Tensor | None, *terms: Tensor) -> Tensor:
         picked, factors, exists = terms
         scores = scores / self.temperature
         odds = self.certainty * torch.exp(self.steepness * (scores.clamp(max=1) - 1))
-        slopes = torch.where(self._hard(scores, exists), odds / (1 - odds), 0)
+        slopes = self._shares(scores, exists) * odds / (1 - odds)
         pushed = picked.sum(dim=1, keepdim=True) * factors * slopes
         return (pushed - picked * (scores < 1)) / self.temperature
 
@@ -111,10 +113,11 @@ class CosineLikelihood(NegativesLoss):
         beyond = (scores - near) * self.certainty / (1 - self.certainty)
         return beyond - torch.log1p(-odds) / self.steepness
 
-    def _hard(self, scores: Tensor, exists: Tensor) -> Tensor:
-        """Which columns are looked at as negatives."""
+    def _shares(self, scores: Tensor, exists: Tensor) -> Tensor:
+        """What each column counts in the mean of negatives: 0 for those not looked at."""
         taken = exists
         if self.negatives != "all" and int(self.negatives) < scores.shape[1]:
             hard = scores.masked_fill(~exists, -torch.inf).topk(int(self.negatives), dim=1)
             taken = taken & torch.zeros_like(taken).scatter_(1, hard.indices, True)
-        return taken & (self._cost(scores) >= self.least)
+        taken = taken & (self._cost(scores) >= self.least)
+        return taken.to(scores.dtype) / taken.sum(dim=1, keepdim=True).clamp(min=1)
