@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -272,3 +274,18 @@ def test_an_interrupted_training_goes_on_to_the_same_end(options, corpus, tmp_pa
     np.testing.assert_array_equal(whole.weights_, again.weights_)
     for name, value in whole.encoder_.weights_.items():
         np.testing.assert_array_equal(value, again.encoder_.weights_[name])
+
+
+def test_a_training_with_other_label_texts_begins_anew(corpus, tmp_path):
+    """What a checkpoint is of includes the texts of labels, and the cells that are excluded."""
+    data, made = examples(corpus), DualClassifier(BAG)
+    words = data.label_rows
+    excluded = csr_matrix(data.targets.shape, dtype=np.float32)
+    others = [
+        data,
+        replace(data, find_label_rows=lambda: csr_matrix(words * 2)),
+        replace(data, excluded=excluded),
+    ]
+    with checkpoints.kept_in(tmp_path):
+        kept = [checkpoints.Checkpoint(made, *made.learned_from(one)) for one in others]
+        assert len({one.file("training") for one in kept}) == 3

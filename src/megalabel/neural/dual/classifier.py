@@ -75,6 +75,12 @@ class LabelsByText(NeuralClassifier):
                 f"not {type(X).__name__}"
             )
 
+    def learned_from(self, examples: Examples) -> list[Any]:
+        """The rows and their labels, the texts of labels, and what is excluded."""
+        labels = rows_read(examples.label_rows)
+        excluded = [] if examples.excluded is None else [examples.excluded]
+        return [*super().learned_from(examples), *getattr(labels, "arrays", [labels]), *excluded]
+
     def check_known(self, X: Any) -> None:
         """Raise a ShapeError where rows have words, or tokens, that the encoder does not know."""
         known = self.module().table.num_embeddings
