@@ -102,6 +102,8 @@ def mini_lm() -> str:
 SMALL = {
     "astec": {"width": 16},
     "attentionxml": {"max_length": 16, "size": 8, "hidden": [8]},
+    "depsl": {"encoder": "bag"},
+    "dexml": {"encoder": "bag", "chunk": 4},
     "inceptionxml": {
         "max_length": 8,
         "width": 16,
@@ -109,6 +111,8 @@ SMALL = {
         "classifier__encoder__token_width": 16,
         "classifier__encoder__filters": 4,
     },
+    "ngame": {"encoder": "bag"},
+    "siamesexml": {"encoder": "bag"},
 }
 
 

@@ -177,6 +177,7 @@ def examples_of(features: Featurizer, vectors: Any, corpus: Corpus) -> Examples:
         vectors,
         corpus.targets,
         corpus.labels,
+        excluded=corpus.excluded,
         find_label_rows=cache(lambda: _label_rows(features, corpus.labels)),
         find_columns=columns,
         find_titles=lambda: titles_of(corpus),

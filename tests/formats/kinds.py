@@ -33,6 +33,7 @@ from megalabel.features import (
     Each,
     NameWords,
     Precomputed,
+    Projected,
     StaticEmbedding,
     Tfidf,
 )
@@ -189,6 +190,17 @@ def bag_embedding() -> Component:
     table = random.normal(size=(2, 3)).astype(np.float32)
     words = Precomputed(norm=None)
     return learned(BagEmbedding(words), words_=precomputed(), table_=table, block_=block)
+
+
+@kind
+def projected() -> Component:
+    random = np.random.default_rng(6)
+    weight, bias = (random.normal(size=shape).astype(np.float32) for shape in ((3, 2), (3,)))
+    views = [
+        {"weight": weight, "bias": bias, "tanh": True, "unit": True},
+        {"weight": None, "bias": None, "tanh": False, "unit": False},
+    ]
+    return Projected.of(precomputed(), views)
 
 
 # --- classifiers
@@ -540,6 +552,33 @@ def neural_staged() -> Component:
     encoder = neural.BagEncoder(width=4)  # one that has learned before
     encoder.keep(encoder.begin(Tfidf().fit_transform(TEXTS), seed=0))
     classifier = neural.StagedClassifier(encoder, trainer(), shortlist=3)
+    return Tagger(classifier, Tfidf(), None).fit(TEXTS, TARGETS)
+
+
+@kind
+def neural_dual() -> Component:
+    from megalabel import neural
+
+    encoder = neural.BagEncoder(width=4, residual=None)
+    options = {"width": 3, "classifier_width": 2, "negatives": 1, "clusters": "batch"}
+    classifier = neural.DualClassifier(
+        encoder, trainer(), classifier_loss="decoupled-softmax", **options
+    )
+    return Tagger(classifier, Tfidf(), None).fit(CORPUS.texts, TARGETS, labels=LABELS)
+
+
+@kind
+def neural_dual_staged() -> Component:
+    from megalabel import neural
+
+    dual = neural.DualClassifier(
+        neural.BagEncoder(width=4, residual=None),
+        loss=neural.DecoupledSoftmax(),
+        clusters=[0.2, 0.5],
+        bank=True,
+    )
+    loss = neural.CosineLikelihood(certainty=0.75, steepness=3.0)
+    classifier = neural.StagedDualClassifier(dual, trainer(), loss=loss)
     return Tagger(classifier, Tfidf(), None).fit(TEXTS, TARGETS)
 
 

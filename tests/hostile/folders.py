@@ -26,7 +26,9 @@ TEXTS = [f"{colour} {words}" for colour in ("red", "blue", "green") for words in
 LABELS = [[text.split()[0], text.split()[1]] for text in TEXTS]
 
 LINEAR = ("knn", "dismec", "ova-logistic", "xr-linear", "bonsai", "plt", "online-plt", "prior")
-NEURAL = ("renee", "xr-transformer", "cascadexml", "lightxml", "attentionxml", "astec")
+NEURAL = (
+    *("renee", "xr-transformer", "cascadexml", "lightxml", "attentionxml", "astec", "unidec"),
+)
 FEW = ("knn", "dismec", "xr-linear", "online-plt")
 
 # by system, so that each kind of calibrator and of decision is in some folder

@@ -84,7 +84,7 @@ class DualModel(Model):
     def groups(self):
         return {
             "encoder": Group([self.encoder]),
-            "scale": Group([self.scale], "head_learning_rate"),
+            "scale": Group([self.scale], "head_learning_rate", factor=0.5),
         }
 
     def vectors(self, inputs):
@@ -148,7 +148,8 @@ def test_an_encoder_reads_twice_a_step_and_labels_are_mined_between_epochs(pairs
     assert model(every) < 0.8 * DualModel(pairs[0])(every)
     assert model.scale.steps == [(step + 1, 20) for step in range(20)]
     trainer = Trainer(epochs=4)
-    assert model.scale.rates == [0.05 * trainer.rate(step, 20) for step in range(20)]
+    rates = [0.5 * 0.05 * trainer.rate(step, 20) for step in range(20)]  # half, as its group says
+    assert model.scale.rates == rates
     assert model.scale.factor.item() != 1  # and it has learned
 
 

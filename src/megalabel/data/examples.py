@@ -37,6 +37,8 @@ class Examples:
     silent : CSR matrix (rows, labels), optional
         Cells of which nothing is said: linear classifiers take these rows neither for positives nor
         for negatives of the labels. Those that `targets` has are not meant.
+    excluded : CSR matrix (rows, labels), optional
+        Cells of which nothing is to be learned, such as a text's own label (`Corpus.excluded`).
     find_label_rows : callable, optional
         Gives a row for the text of each label; see `label_rows`.
     find_columns : callable, optional
@@ -59,6 +61,7 @@ class Examples:
     label_points: np.ndarray | None = None
     label_point_weight: float = 1.0
     silent: csr_matrix | None = None
+    excluded: csr_matrix | None = None
     find_label_rows: Callable[[], Matrix] | None = None
     find_columns: Callable[[], Sequence[str] | None] | None = None
     find_titles: Callable[[], pa.LargeStringArray | None] | None = None
@@ -138,6 +141,7 @@ class Examples:
             targets=self.targets[numbers],
             label_points=points,
             silent=None if self.silent is None else self.silent[numbers],
+            excluded=None if self.excluded is None else self.excluded[numbers],
             find_titles=titles,
         )
 

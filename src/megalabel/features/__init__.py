@@ -7,6 +7,7 @@ from megalabel.features.match import NameWords, WordRows
 from megalabel.features.onnx import OnnxEmbedding, OnnxTokens
 from megalabel.features.plain import PlainTexts
 from megalabel.features.precomputed import Precomputed
+from megalabel.features.projected import Projected
 from megalabel.features.static import StaticEmbedding
 from megalabel.features.tfidf import Tfidf
 
@@ -20,6 +21,7 @@ __all__ = [
     "OnnxTokens",
     "PlainTexts",
     "Precomputed",
+    "Projected",
     "StaticEmbedding",
     "Tfidf",
     "WordRows",

@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:
 
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
+from megalabel.neural.dual import DualClassifier, StagedDualClassifier
 from megalabel.neural.embedding import Embedding, encoder_of
 from megalabel.neural.encoders import (
     AssembledEncoder,
@@ -25,6 +26,7 @@ from megalabel.neural.full import FullClassifier
 from megalabel.neural.heads import DenseHead, Head
 from megalabel.neural.losses import (
     BCE,
+    CosineLikelihood,
     DecoupledSoftmax,
     Focal,
     Loss,
@@ -52,8 +54,10 @@ __all__ = [
     "BagEncoder",
     "CascadeClassifier",
     "ConvolutionalEncoder",
+    "CosineLikelihood",
     "DecoupledSoftmax",
     "DenseHead",
+    "DualClassifier",
     "Embedding",
     "Encoder",
     "EncoderStates",
@@ -69,6 +73,7 @@ __all__ = [
     "Softmax",
     "SquaredHinge",
     "StagedClassifier",
+    "StagedDualClassifier",
     "StaticEncoder",
     "Stopwatch",
     "SupervisedContrastive",

@@ -67,8 +67,12 @@ class NeuralClassifier(Classifier):
         examples = replace(examples, rows=self._as_read(examples.rows))
         self.forget()
         with memory_advice(self.training, len(examples)):
-            arrays = getattr(examples.rows, "arrays", [examples.rows])  # a matrix is one itself
-            self._train(examples, Checkpoint(self, *arrays, examples.targets))
+            self._train(examples, Checkpoint(self, *self.learned_from(examples)))
+
+    def learned_from(self, examples: Examples) -> list[Any]:
+        """Arrays and matrices that tell these examples from others, for a checkpoint."""
+        # a matrix is one itself
+        return [*getattr(examples.rows, "arrays", [examples.rows]), examples.targets]
 
     @abstractmethod
     def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:

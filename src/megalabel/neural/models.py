@@ -23,6 +23,8 @@ class Group:
     modules: Sequence[nn.Module]
     rate: str = "learning_rate"
     """The parameter of `Trainer` that says it."""
+    factor: float = 1.0
+    """What it is multiplied by."""
 
 
 class Pass(NamedTuple):
@@ -82,7 +84,7 @@ def rates_of(model: Model, trainer: Trainer) -> dict[nn.Module, float]:
     for group in model.groups().values():
         for part in group.modules:
             for module in part.modules():
-                rates.setdefault(module, getattr(trainer, group.rate))
+                rates.setdefault(module, group.factor * getattr(trainer, group.rate))
     for name, module in model.named_modules():
         learns = [key for key, p in module.named_parameters(name, False) if p.requires_grad]
         if isinstance(module, Stepped):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 import megalabel
 from megalabel.base import clone
@@ -80,6 +81,37 @@ def token_parts(encoder: Any, max_length: int) -> tuple[Tokenizer, Encoder]:
             f"{type(made).__name__} reads {made.reads}: take an encoder that reads tokens"
         )
     return features, made  # type: ignore[return-value]
+
+
+def dual_parts(
+    encoder: Any, max_length: int, ranker: Any
+) -> tuple[Featurizer, Encoder, tuple[float, float]]:
+    """What dual encoders begin with: features, with words beside tokens where a ranker reads them,
+    an encoder, and the rates that suit it and the vectors of labels."""
+    room = neural()
+    if encoder == "bag":  # texts and labels share it: nothing stands between their words
+        encoder = room.BagEncoder(residual=None)
+    features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
+    if ranker is not None and made.reads == "tokens":
+        features = room.TextViews(Tfidf(), features)
+    # what has learned before is to be moved less
+    learned_before = isinstance(made, room.PretrainedEncoder)
+    return features, made, (1e-4, 1e-3) if learned_before else (5e-3, 1e-2)
+
+
+def speaking_labels(corpus: Corpus) -> bool:
+    """Whether labels of a corpus are known by more than their numbers, and its rows by texts."""
+    names = corpus.labels.names if corpus.labels.texts is None else corpus.labels.texts
+    return corpus.texts is not None and not pc.all(pc.utf8_is_decimal(names)).as_py()
+
+
+def scaled(loss: Any, temperature: float) -> Any:
+    """A loss by name, of scores divided by a temperature where it has one; or one as it is."""
+    if not isinstance(loss, str):
+        return loss
+    made = neural().losses.create(loss)
+    known = "temperature" in made.parameter_names()
+    return made.set_params(temperature=temperature) if known else made
 
 
 def several(classifier: Classifier, models: int, combine: str) -> Classifier:

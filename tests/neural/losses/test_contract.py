@@ -17,7 +17,7 @@ from megalabel.neural import losses  # noqa: E402
 
 every_loss = pytest.mark.parametrize("name", losses.names())
 picking_losses = pytest.mark.parametrize(
-    "name", ["softmax", "contrastive", "decoupled-softmax", "triplet"]
+    "name", ["softmax", "contrastive", "cosine-likelihood", "decoupled-softmax", "triplet"]
 )
 
 

@@ -62,6 +62,7 @@ def row(loss, s, y, ids):
         "softmax": cross_entropy,
         "contrastive": cross_entropy,
         "decoupled-softmax": decoupled,
+        "cosine-likelihood": likelihood,
         "triplet": triplet,
     }[loss.name]
     return sum(t[j] * terms(loss, s, y, ids, j) for j in range(len(y)) if y[j] > 0) + 0 * s.sum()
@@ -76,6 +77,17 @@ def decoupled(loss, s, y, ids, j):
     e = torch.exp(s / loss.temperature)
     below = e[j] + (per_label(loss.negative_weights, ids) * e)[y == 0].sum()
     return -torch.log(e[j] / below)
+
+
+def likelihood(loss, s, y, ids, j):
+    c, d, s = loss.certainty, loss.steepness, s / loss.temperature
+    p = c * torch.exp(d * (s.clamp(max=1) - 1))
+    costs = -torch.log(1 - p) / d + (s - 1).clamp(min=0) * c / (1 - c)
+    negatives = sorted((n for n in range(len(y)) if y[n] == 0), key=lambda n: -s[n].item())
+    negatives = negatives if loss.negatives == "all" else negatives[: loss.negatives]
+    w = per_label(loss.negative_weights, ids)
+    dear = [n for n in negatives if costs[n] >= loss.least]
+    return -torch.log(p[j]) / d + (w * costs)[dear].sum() / max(1, len(dear))
 
 
 def triplet(loss, s, y, ids, j):
@@ -138,6 +150,9 @@ CASES = [
     ("contrastive", {"propensities": P, "correction": "unbiased", "reduction": "sum"}),
     ("decoupled-softmax", {"temperature": 1.0, "negative_weights": OTHERS}),
     *(("triplet", {**given, "negatives": 3, "margin": 1.0}) for given in ROWS),
+    *(("cosine-likelihood", {**given, "negatives": 3}) for given in ROWS),
+    ("cosine-likelihood", {"negatives": "all", "least": 0.5, "negative_weights": OTHERS}),
+    ("cosine-likelihood", {"certainty": 0.75, "steepness": 3.0, "temperature": 2.0}),
     ("triplet", {"mining": "semi-hard", "margin": 2.0, "negatives": 1}),
     ("triplet", {"mining": "semi-hard", "margin": 2.0, "negatives": "all", "temperature": None}),
     ("triplet", {"negatives": "all", "temperature": 1.0, "negative_weights": OTHERS}),
@@ -260,6 +275,14 @@ def test_published_examples():
     assert float(losses.Softmax()(scores, labels)) == pytest.approx(1.40761, abs=1e-5)
     bound = losses.Softmax(propensities=[0.9, 0.7, 0.6], correction="bound")
     assert float(bound(scores, labels)) == pytest.approx(2.07058, abs=1e-5)
+
+
+def test_a_cosine_of_one_is_as_likely_as_certainty_says():
+    loss = losses.CosineLikelihood(certainty=0.75, steepness=3.0)
+    alone, other = torch.tensor([[1.0, 0.0]]), torch.ones(1, 2)
+    assert float(loss(torch.ones(1, 1), alone[:, :1])) == pytest.approx(-np.log(0.75) / 3)
+    both = loss(other, alone)  # a negative there costs something finite
+    assert float(both) == pytest.approx((-np.log(0.75) - np.log(0.25)) / 3)
 
 
 def test_squared_hinge_weighs_positives_by_counts_as_xr_transformer_does():

