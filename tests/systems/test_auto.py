@@ -172,6 +172,22 @@ def test_texts_held_out_are_never_trained_on_in_a_trial(shop, monkeypatch):
     assert len(last) == len(shop)
 
 
+def test_labels_of_texts_held_out_alone_count_for_nobody(shop):
+    """What learns from names of labels finds them in a trial; with all texts others do so too."""
+    trials = Trials(shop, 0)
+    count = trials.whole // 4  # so that some labels have no text
+    carried = (
+        np.bincount(trials.texts(trials.whole).targets.indices, minlength=len(shop.labels)) > 0
+    )
+    assert not carried.all()
+    assert carried[trials.held_out.targets.indices].all()
+    trial = trials.run(Candidate(systems.get("knn"), {"label_points": "self"}), count)
+    ids = trial.ranking.ids[trial.ranking.present]
+    assert carried[ids].all()
+    rare = np.setdiff1d(np.flatnonzero(carried), trials.texts(count).targets.indices)
+    assert np.isin(ids, rare).any()
+
+
 def test_test_texts_are_not_looked_at(shop, tmp_path):
     megalabel.data.write(shop, tmp_path / "train.jsonl")
     (tmp_path / "test.jsonl").write_text("not even JSON")

@@ -135,7 +135,9 @@ class Trials:
     Attributes
     ----------
     held_out : Corpus
-        A tenth of the texts: at most 8,000, and up to a fifth where that is less than 1,000.
+        A tenth of the texts: at most 8,000, and up to a fifth where that is less than 1,000. Of
+        their labels those that other texts carry: all others will have texts in the end, while in a
+        trial only what learns from their names could find them.
     whole : int
         How many texts are left to train on.
     """
@@ -148,7 +150,9 @@ class Trials:
         count = min(MOST_HELD_OUT, max(n // 10, min(n // 5, _ENOUGH)))
         order = in_random_order(corpus.targets, seed)
         self._held_out, self._order = np.sort(order[:count]), order[count:]
-        self.held_out = corpus[self._held_out]
+        held_out, carried = corpus[self._held_out], corpus.targets[self._order].indices
+        self._carried = np.bincount(carried, minlength=len(corpus.labels)) > 0
+        self.held_out = _with_labels(held_out, self._carried)
         self.whole = len(self._order)
         self._clock = clock
         self._goes_on = False  # whether a trial was finished by an earlier run
@@ -186,7 +190,7 @@ class Trials:
         started, work = self._clock(), checkpoint.file("work")
         with checkpoints.kept_in(work):
             fitted = self.fitted(trial.candidate, self.texts(trial.texts))
-            trial.ranking = fitted.rank(self.held_out, _WIDTH)
+            trial.ranking = _with_ids(fitted.rank(self.held_out, _WIDTH), self._carried)
         trial.seconds = self._clock() - started
         trial.tagger = fitted
         if (file := checkpoint.file(_KEPT)) is not None:
@@ -283,6 +287,30 @@ def complementary(trials: Sequence[Trial], targets: csr_matrix, most: int) -> li
         total, before = sums[best], every[best]
         chosen.append(left.pop(best))
     return chosen
+
+
+def _with_labels(corpus: Corpus, kept: np.ndarray) -> Corpus:
+    """A corpus with some of its labels; the others are known, but no text carries them."""
+    targets = corpus.targets.copy()
+    targets.data[~kept[targets.indices]] = 0
+    targets.eliminate_zeros()
+    return Corpus(
+        corpus.texts,
+        corpus.features,
+        targets,
+        corpus.labels,
+        ids=corpus.ids,
+        excluded=corpus.excluded,
+        source=corpus.source,
+    )
+
+
+def _with_ids(ranking: Ranking, kept: np.ndarray) -> Ranking:
+    """A ranking without other labels; those behind them move up."""
+    others = ranking.present & ~np.append(kept, False)[ranking.ids]
+    rows, places = np.nonzero(others)
+    cells = (np.ones(len(rows), np.float32), (rows, ranking.ids[rows, places]))
+    return ranking.without(csr_matrix(cells, (len(ranking), len(kept))))
 
 
 def _labels(trials: Sequence[Trial]) -> Any:
