@@ -92,6 +92,11 @@ def dual_parts(
     if encoder == "bag":  # texts and labels share it: nothing stands between their words
         encoder = room.BagEncoder(residual=None)
     features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
+    if ranker is not None and made.reads == "vectors":
+        raise ParameterError(
+            f"{type(made).__name__} reads vectors, and a ranker reads words beside tokens: take "
+            "another encoder, or leave out ranker"
+        )
     if ranker is not None and made.reads == "tokens":
         features = room.TextViews(Tfidf(), features)
     # what has learned before is to be moved less

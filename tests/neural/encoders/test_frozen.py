@@ -225,6 +225,17 @@ class TestOverAModel:
         np.testing.assert_array_equal(again.vectors_.transform(small), exported.transform(small))
         assert list((tmp_path / "kept").rglob("*.safetensors"))
 
+    @pytest.mark.parametrize("system", ["unidec", "ngame"])
+    def test_dual_encoders_learn_over_it(self, system, small, tiny_model, tmp_path):
+        fitted = self.tagger(tiny_model, system).fit(small)
+        fitted.save(tmp_path / "model")
+        loaded = Tagger.load(tmp_path / "model")
+        np.testing.assert_allclose(
+            loaded.rank(small, 3).scores, fitted.rank(small, 3).scores, atol=1e-6
+        )
+        with pytest.raises(ParameterError, match="reads vectors, and a ranker reads words"):
+            systems.create(system, encoder=FrozenEncoder(tiny_model), ranker="trees")
+
     def test_static_vectors_will_do(self, small, tmp_path, random):
         words = ["begin", *sorted({w for t in small.texts.to_pylist() for w in t.lower().split()})]
         table = random.normal(size=(len(words) + 2, 5)).astype(np.float32)

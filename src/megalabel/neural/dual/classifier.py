@@ -64,7 +64,7 @@ class LabelsByText(NeuralClassifier):
     def check_rows(self, X: Any) -> None:
         """Raise a DataError unless X is what the encoder reads, with words where a ranker does."""
         kind: Any = csr_matrix | np.ndarray
-        wanted = "a matrix of words"
+        wanted = "vectors" if self.encoder.reads == "vectors" else "a matrix of words"
         if self.encoder.reads == "tokens" and self.ranker is None:
             wanted, kind = "the tokens of a Tokenizer", Tokens
         elif self.encoder.reads == "tokens":
@@ -82,9 +82,9 @@ class LabelsByText(NeuralClassifier):
         return [*super().learned_from(examples), *getattr(labels, "arrays", [labels]), *excluded]
 
     def check_known(self, X: Any) -> None:
-        """Raise a ShapeError where rows have words, or tokens, that the encoder does not know."""
-        known = self.module().table.num_embeddings
-        if X.shape[1] > known or self.encoder.reads == "words":
+        """Raise a ShapeError where rows have columns, or tokens, that the encoder does not know."""
+        known = self.module().columns
+        if X.shape[1] > known or self.encoder.reads != "tokens":
             check_width(self, X, known)
 
     def _keep(self, model: DualModel, views: Sequence[View], vectors: Sequence[np.ndarray]) -> None:
