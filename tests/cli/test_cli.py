@@ -392,6 +392,15 @@ def test_nothing_is_measured_or_lost_by_mistake(folder, model, tmp_path):
     assert "another seed" in again.stderr
 
 
+def test_a_split_is_of_texts_with_labels(tmp_path):
+    file = tmp_path / "books.csv"
+    file.write_text("title,subjects\n" + "".join(f"book {i},Cats; Dogs\n" for i in range(30)))
+    wrong = megalabel("split", file, tmp_path / "parts", code=3).stderr
+    assert "--label-column subjects" in " ".join(wrong.split())
+    assert not (tmp_path / "parts").exists()
+    megalabel("split", file, tmp_path / "parts", "--label-column", "subjects")
+
+
 def test_settings_in_any_spelling(folder, tmp_path):
     for setting in (
         "ngram_range=(1,2)",

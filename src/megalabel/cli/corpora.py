@@ -113,7 +113,7 @@ def split(
 ) -> None:
     """Split a corpus into a training and a test part."""
     check_folder(out)
-    corpus = reading.corpus(source, part, labelled=False)
+    corpus = reading.corpus(source, part)
     train, tested = data.split(corpus, test=test, how=how, seed=seed)
     write_split(out, train, tested)
     if as_json:
