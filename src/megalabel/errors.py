@@ -97,14 +97,22 @@ def _joined(ours: type, theirs: type) -> Any:
 class UnknownLabelError(MegalabelError, KeyError):
     """A label that the label set does not hold; suggests the nearest names."""
 
+    KIND = "label"
+
     def __init__(self, label: object, similar: Iterable[str] = ()) -> None:
         self.label, self.similar = label, tuple(similar)
         hint = f"; did you mean {', '.join(map(repr, self.similar))}?" if self.similar else ""
-        self.message = f"unknown label {label!r}{hint}"
+        self.message = f"unknown {self.KIND} {label!r}{hint}"
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would show the message in quotes
         return self.message
+
+
+class UnknownConceptError(UnknownLabelError):
+    """A concept that the vocabulary does not hold; suggests the nearest names."""
+
+    KIND = "concept"
 
 
 class NotEnoughMemoryError(MegalabelError, MemoryError):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
 
 from megalabel.base import made_once
+from megalabel.data.concepts import LINKS, repeated
+from megalabel.data.hashes import text_hashes
+from megalabel.data.ragged import starts_of
 from megalabel.data.strings import from_arrays, strings, to_arrays
-from megalabel.errors import ShapeError, UnknownLabelError
+from megalabel.errors import ParameterError, ShapeError, UnknownLabelError
+
+if TYPE_CHECKING:
+    from megalabel.data.vocabulary import Vocabulary
 
 _AT_ONCE = 1 << 16  # numbers turned into strings
+COLLECTION = "collection"
+_LARGE = 1000  # labels of a collection, of which so many say little about two of them
 
 
 class LabelSet:
@@ -27,6 +37,12 @@ class LabelSet:
         What people read; the ids where not given. Two labels may share a name.
     texts : sequence of str, optional
         A longer description of each label, for methods that read labels.
+    vocabulary : Vocabulary, optional
+        Where labels have names in several languages, notations and links.
+    concepts : int32 array, optional
+        The number of each label's concept in the vocabulary; -1: none. `joined` finds them.
+    language : str, optional
+        The language of the names, of those that the vocabulary has.
 
     Examples
     --------
@@ -40,6 +56,9 @@ class LabelSet:
         ids: Sequence[str] | pa.Array,
         names: Sequence[str] | pa.Array | None = None,
         texts: Sequence[str] | pa.Array | None = None,
+        vocabulary: Vocabulary | None = None,
+        concepts: Sequence[int] | np.ndarray | None = None,
+        language: str | None = None,
     ) -> None:
         self.ids = strings(ids)
         self.names = self.ids if names is None else strings(names)
@@ -49,6 +68,16 @@ class LabelSet:
         for kind, column in (("names", self.names), ("texts", self.texts)):
             if column is not None and len(column) != len(self.ids):
                 raise ShapeError(f"{len(self.ids)} label ids but {len(column)} label {kind}")
+        self.vocabulary, self.language = vocabulary, language
+        self.concepts = np.full(len(self.ids), -1, np.int32)
+        if vocabulary is not None and concepts is not None:
+            self.concepts = np.asarray(concepts, np.int32)
+            if self.concepts.shape != (len(self.ids),):
+                raise ShapeError(f"{len(self.ids)} label ids but {len(self.concepts)} concepts")
+            if len(self) and not -1 <= self.concepts.min() <= self.concepts.max() < len(vocabulary):
+                raise ParameterError(
+                    f"concepts are numbered from 0 to {len(vocabulary) - 1}, or -1 for none"
+                )
         self._lookup: dict[str, int] | None = None
 
     @classmethod
@@ -82,9 +111,106 @@ class LabelSet:
         """True if labels have identifiers besides their names."""
         return self.names is not self.ids
 
-    def name(self, number: int) -> str:
-        """The name of one label."""
-        return str(self.names[int(number)].as_py())
+    def name(self, number: int, language: str | None = None) -> str:
+        """The name of one label; in a language, as `names_in` gives it."""
+        if language is None:
+            return str(self.names[int(number)].as_py())
+        return str(self.take([int(number)]).names_in(language)[0].as_py())
+
+    def names_in(self, language: str | None) -> pa.LargeStringArray:
+        """The names of all labels in a language of the vocabulary; its own name for a label that
+        has none there. None: all their own names."""
+        if language is None:
+            return self.names
+        vocabulary = self.known_vocabulary()
+        wanted = [vocabulary.languages.index(tag) for tag in vocabulary.languages_like(language)]
+        known = np.flatnonzero(self.concepts >= 0)
+        names, spoken = vocabulary.named(self.concepts[known], language)
+        there = np.isin(spoken, wanted)
+        place = np.full(len(self), -1, np.int64)
+        place[known[there]] = np.flatnonzero(there)
+        return strings(pc.coalesce(names.take(pa.array(place, mask=place < 0)), self.names))
+
+    def notation(self, number: int) -> str | None:
+        """The first notation of one label, if it has any."""
+        concept = int(self.concepts[int(number)])
+        if self.vocabulary is None or concept < 0:
+            return None
+        return next(iter(self.vocabulary.notations_of(concept)), None)
+
+    def all_names(self, language: str | None = None) -> tuple[np.ndarray, pa.LargeStringArray]:
+        """Where the names of each label start (n + 1), and the names: its own first, then those of
+        its concept, preferred ones before others, each once.
+
+        Parameters
+        ----------
+        language : str, optional
+            Names in this language alone. By default in the language of the labels' own names where
+            that is known, else in all. A label that has none in it has its own name.
+
+        Examples
+        --------
+        >>> starts, names = LabelSet(["Q144", "Q146"], names=["dog", "cat"]).all_names()
+        >>> starts.tolist(), names.to_pylist()
+        ([0, 1, 2], ['dog', 'cat'])
+        """
+        if self.vocabulary is None:
+            return np.arange(len(self) + 1), self.names_in(language)
+        language = language or self.language
+        known = np.flatnonzero(self.concepts >= 0)
+        starts, names = self.vocabulary.all_names(self.concepts[known], language)
+        counts = np.zeros(len(self), np.int64)
+        counts[known] = np.diff(starts)
+        # names in the labels' own language stand before those of their concepts; in another one
+        # they stand in only where there are none
+        own = np.flatnonzero(counts == 0) if language != self.language else np.arange(len(self))
+        owners = np.concatenate([own, np.repeat(np.arange(len(self)), counts)])
+        order = np.argsort(owners, kind="stable")
+        owners = owners[order]
+        column = pa.concat_arrays([self.names.take(pa.array(own)), names])
+        column = strings(column.take(pa.array(order)))
+        fresh = ~repeated(owners, text_hashes(column))
+        return starts_of(owners[fresh], len(self)), strings(column.filter(pa.array(fresh)))
+
+    def links(self, kind: str) -> csr_matrix:
+        """Which labels are linked: a matrix (labels, labels) of bool.
+
+        Parameters
+        ----------
+        kind : "broader", "narrower", "related" or "collection"
+            What the labels of a row's entries are to the label of the row; "collection": in a
+            collection with it. Collections of more than a thousand labels do not count.
+
+        Examples
+        --------
+        >>> LabelSet(["Q144", "Q146"]).links("broader").nnz
+        0
+        """
+        if kind not in (*LINKS, COLLECTION):
+            raise ParameterError(f"links are {', '.join(LINKS)} and {COLLECTION}, not {kind!r}")
+        if self.vocabulary is None:
+            return csr_matrix((len(self), len(self)), dtype=bool)
+        vocabulary, known = self.vocabulary, np.flatnonzero(self.concepts >= 0)
+        # one row a label, one column a concept; int32, as products of bool may not add up
+        is_of = csr_matrix(
+            (np.ones(len(known), np.int32), (known, self.concepts[known])),
+            shape=(len(self), len(vocabulary)),
+        )
+        if kind == COLLECTION:
+            starts, numbers = vocabulary.collected()
+            shape = (len(vocabulary), len(vocabulary.collections))
+            within = is_of @ csr_matrix((np.ones(len(numbers), np.int32), numbers, starts), shape)
+            small = np.bincount(within.indices, minlength=shape[1]) <= _LARGE
+            within = within[:, np.flatnonzero(small)]
+            linked = (within @ within.T).tocoo()
+        else:
+            starts, numbers = vocabulary.linked(kind)
+            shape = (len(vocabulary), len(vocabulary))
+            links = csr_matrix((np.ones(len(numbers), np.int32), numbers, starts), shape)
+            linked = (is_of @ links @ is_of.T).tocoo()
+        apart = linked.row != linked.col
+        cells = linked.row[apart], linked.col[apart]
+        return csr_matrix((np.ones(len(cells[0]), bool), cells), shape=linked.shape)
 
     def index(self, label: str) -> int:
         """The number of a label given by id, or by name where no id matches."""
@@ -112,6 +238,16 @@ class LabelSet:
             found = pc.coalesce(found, pc.index_in(wanted, value_set=self.names))
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)
 
+    def known_vocabulary(self) -> Vocabulary:
+        """The vocabulary; an error if there is none."""
+        if self.vocabulary is None:
+            raise ParameterError(
+                "the labels are not joined to a vocabulary, which alone has their names in several "
+                "languages, their links, types and collections: give one when reading the corpus "
+                "(vocabulary=…, --vocabulary)"
+            )
+        return self.vocabulary
+
     def take(self, numbers: Sequence[int] | np.ndarray) -> LabelSet:
         """The label set of some of the labels, in the given order."""
         where = pa.array(np.asarray(numbers, dtype=np.int64))
@@ -119,6 +255,9 @@ class LabelSet:
             self.ids.take(where),
             None if self.names is self.ids else self.names.take(where),
             None if self.texts is None else self.texts.take(where),
+            self.vocabulary,
+            self.concepts[np.asarray(numbers, np.int64)],
+            self.language,
         )
 
     def extended(self, other: LabelSet) -> LabelSet:
@@ -130,8 +269,18 @@ class LabelSet:
         texts = None
         if self.texts is not None:
             texts = pa.concat_arrays([self.texts, more.names if more.texts is None else more.texts])
-        return LabelSet(
+        both = LabelSet(
             pa.concat_arrays([self.ids, more.ids]),
             pa.concat_arrays([self.names, more.names]),
             texts,
         )
+        return both if self.vocabulary is None else both._known_by(self, more)
+
+    def _known_by(self, first: LabelSet, more: LabelSet) -> LabelSet:
+        """These labels, which are those of two sets, with the concepts that both have in the
+        vocabulary of the first; else those of the second are found by identifier."""
+        vocabulary = first.known_vocabulary()
+        same = more.vocabulary is vocabulary
+        found = more.concepts if same else vocabulary.numbers(more.ids)
+        concepts = np.concatenate([first.concepts, found])
+        return LabelSet(self.ids, self.names, self.texts, vocabulary, concepts, first.language)
