@@ -198,7 +198,7 @@ def test_what_is_asked_wrongly_is_told():
 
 
 def test_a_label_far_down_is_said_to_be_there(monkeypatch):
-    monkeypatch.setattr("megalabel.tagger.LOOKED_AT", 1)
+    monkeypatch.setattr("megalabel.answering.LOOKED_AT", 1)
     monkeypatch.setattr("megalabel.explaining.LOOKED_AT", 1)
     explanation = Tagger(Prior(), Tfidf(), None).fit(TEXTS, LABELS).explain("red dress", "jeans")
     assert explanation.probability is None

@@ -30,7 +30,7 @@ ORDER = """
     decision
     metrics
     calibrating explaining preparing
-    tagger
+    answering tagger
     merging mixing exporting
     systems
     report

@@ -198,7 +198,7 @@ def test_many_texts_are_ranked_as_few_are(monkeypatch):
     made.fit(["red dress", "blue jeans", "red hat"], [["dress"], ["jeans"], ["hat"]])
     texts = ["red", "blue hat", "a dress"]
     few = made.rank(texts, 9)
-    monkeypatch.setattr("megalabel.tagger._BATCH", 2)
+    monkeypatch.setattr("megalabel.answering._BATCH", 2)
     many = made.rank(texts, 9)
     np.testing.assert_array_equal(many.ids, few.ids)
     np.testing.assert_array_equal(many.scores, few.scores)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from megalabel.answering import as_corpus
 from megalabel.base import Check
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.corpus import by_name
@@ -15,7 +16,7 @@ from megalabel.errors import ParameterError
 from megalabel.linear import Prior
 from megalabel.parts import Calibrator, Decision
 from megalabel.preparing import Prepared, check_learnable
-from megalabel.tagger import Tagger, as_corpus, provenance_of
+from megalabel.tagger import Tagger, provenance_of
 
 
 class Composed(Tagger):
