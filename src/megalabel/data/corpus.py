@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
 from megalabel import html
+from megalabel.data.concepts import repeated
+from megalabel.data.joining import join
 from megalabel.data.labelset import LabelSet
 from megalabel.data.matrix import canonical, dense
-from megalabel.data.strings import split_labels, strings
+from megalabel.data.strings import row_of, split_labels, strings
 from megalabel.data.tabular import lists, to_pandas
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
+
+if TYPE_CHECKING:
+    from megalabel.data.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 8192  # records made at a time
 
@@ -267,6 +275,59 @@ class Corpus:
         shard.source["label_shard"] = f"{number}/{of}"
         return shard
 
+    def joined(
+        self,
+        vocabulary: Vocabulary,
+        language: str | None = None,
+        *,
+        all_concepts: bool = False,
+        keep_deprecated: bool = False,
+    ) -> Corpus:
+        """The same texts with labels that are concepts of a vocabulary.
+
+        Each label finds its concept by identifier, notation or name; how many did, and how, is in
+        `source["vocabulary"]`, and logged. Those that are not found stay as they are. Labels of one
+        concept become one.
+
+        Parameters
+        ----------
+        vocabulary : Vocabulary
+        language : str, optional
+            The language that the names of labels are to be in; by default they keep their names.
+        all_concepts : bool
+            Whether all concepts of the vocabulary become labels, also those that no text carries:
+            for systems that tell labels by their names.
+        keep_deprecated : bool
+            Whether deprecated concepts stay, also where another one replaces them.
+
+        Examples
+        --------
+        >>> from megalabel.data import Concept, Vocabulary
+        >>> animals = Vocabulary.of([Concept("http://x/Q1", {"en": "dog", "fi": "koira"})])
+        >>> corpus = Corpus(["It barks."], targets=[["Dog"]]).joined(animals, "fi")
+        >>> corpus[0].labels, corpus.labels.ids[0].as_py(), corpus.source["vocabulary"]
+        (('koira',), 'http://x/Q1', {'labels': 1, 'by': {'name': 1}})
+        """
+        labels, numbers, joining = join(
+            self.labels,
+            vocabulary,
+            language,
+            all_concepts=all_concepts,
+            keep_deprecated=keep_deprecated,
+        )
+        most = 2 * joining.found < joining.labels
+        log.log(logging.WARNING if most else logging.INFO, "%s", joining)
+        excluded = self.excluded
+        return Corpus(
+            self.texts,
+            self.features,
+            _merged(self.targets, numbers, len(labels)),
+            labels,
+            ids=self.ids,
+            excluded=None if excluded is None else _merged(excluded, numbers, len(labels)),
+            source=self.source | {"vocabulary": joining.to_dict()},
+        )
+
     def aligned(self, labels: LabelSet) -> Corpus:
         """The same corpus with columns numbered as in `labels`; labels unknown there come after."""
         if labels == self.labels:
@@ -295,6 +356,16 @@ def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matri
     return csr_matrix(
         (matrix.data, column[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width)
     )
+
+
+def _merged(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matrix:
+    """The matrix with new numbers for its columns; of cells that become one the largest stays."""
+    rows = row_of(np.diff(matrix.indptr))
+    cells = rows * max(1, width) + column[matrix.indices]
+    order = np.lexsort((-matrix.data, cells))
+    first = order[~repeated(cells[order])]
+    shape = (matrix.shape[0], width)
+    return csr_matrix((matrix.data[first], (rows[first], column[matrix.indices[first]])), shape)
 
 
 def by_name(targets: Any) -> bool:

@@ -238,6 +238,26 @@ class LabelSet:
             found = pc.coalesce(found, pc.index_in(wanted, value_set=self.names))
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)
 
+    def joined(
+        self,
+        vocabulary: Vocabulary,
+        language: str | None = None,
+        *,
+        all_concepts: bool = False,
+        keep_deprecated: bool = False,
+    ) -> LabelSet:
+        """These labels with their concepts in a vocabulary, and names in a language.
+
+        Labels of one concept become one, so that there may be fewer. See `data.joining.join`, which
+        has the parameters, and says how many labels were found and how. A corpus is joined by
+        `Corpus.joined`, or when it is read.
+        """
+        from megalabel.data.joining import join  # it makes label sets
+
+        return join(
+            self, vocabulary, language, all_concepts=all_concepts, keep_deprecated=keep_deprecated
+        ).labels
+
     def known_vocabulary(self) -> Vocabulary:
         """The vocabulary; an error if there is none."""
         if self.vocabulary is None:

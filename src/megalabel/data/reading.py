@@ -31,6 +31,7 @@ from megalabel.data.layout import Layout, layout_of
 from megalabel.data.limits import Limits
 from megalabel.data.notes import notes_on
 from megalabel.data.problems import Problems
+from megalabel.data.vocabulary import Vocabulary
 from megalabel.errors import DataError, ParameterError
 from megalabel.machine import give_back_memory
 
@@ -72,6 +73,10 @@ def read(
     problems: Problems | None = None,
     max_bytes: int | None = None,
     labelled: bool = False,
+    vocabulary: Vocabulary | None = None,
+    language: str | None = None,
+    all_concepts: bool = False,
+    keep_deprecated: bool = False,
 ) -> Corpus:
     """Read a corpus; its format is known by its name, its first bytes and its first line.
 
@@ -110,6 +115,12 @@ def read(
     labelled : bool
         True: a corpus without any label is an error, which says where labels may be. Otherwise
         that is logged, or noted in `problems`.
+    vocabulary : Vocabulary, optional
+        What the labels are concepts of, by identifier, notation or name (`Corpus.joined`). How many
+        were found, and how, is in `corpus.source["vocabulary"]`.
+    language, all_concepts, keep_deprecated
+        With a vocabulary: the language of the labels' names; whether all concepts become labels;
+        whether deprecated concepts stay that another one replaces. As for `Corpus.joined`.
 
     Examples
     --------
@@ -120,6 +131,9 @@ def read(
     >>> corpus, corpus.source["format"]
     (Corpus(2 texts, 2 labels), 'fasttext')
     """
+    joined = partial(
+        _joined, vocabulary, language, all_concepts=all_concepts, keep_deprecated=keep_deprecated
+    )
     ours = problems is None
     problems = Problems(skip=skip_bad) if problems is None else problems
     if not isinstance(path, str | os.PathLike):
@@ -136,7 +150,7 @@ def read(
         )
         if ours:
             say_skipped(corpus.source["path"], problems)
-        return corpus
+        return joined(corpus)
     before = problems.count
     layout = layout_of(text_column, label_column, label_separator, encoding, id_column)
     part = locate(Path(path), split, format, layout)
@@ -176,7 +190,23 @@ def read(
         raise DataError("there are no labels in it", file=part.files[0])
     if ours:
         say_skipped(part.shown, problems)
+    corpus = joined(corpus)
     give_back_memory()  # files were read in pieces, which a fit has no use for
+    return corpus
+
+
+def _joined(
+    vocabulary: Vocabulary | None, language: str | None, corpus: Corpus, **options: bool
+) -> Corpus:
+    """The corpus with its labels as concepts of a vocabulary, if there is one."""
+    if vocabulary is not None:
+        return corpus.joined(vocabulary, language, **options)
+    named = [name for name, given in {"language": language, **options}.items() if given]
+    if named:
+        raise ParameterError(
+            f"{', '.join(named)} say what to take of a vocabulary: give one (vocabulary=…, "
+            "--vocabulary)"
+        )
     return corpus
 
 

@@ -294,12 +294,21 @@ class Vocabulary:
         if kind not in ("name", "preferred"):
             owner, rows = self._found(kind, wanted)
             return owner, self._owner("notations", rows) if kind == "notation" else rows
-        owner, rows = self._found("name", folded(wanted))
+        owner, concepts, _, forms = self.naming(wanted)
         if kind == "preferred":
-            kept = self._named()[2][rows] == PREFERRED
-            owner, rows = owner[kept], rows[kept]
-        pairs = np.unique(np.stack([owner, self._owner("names", rows)]), axis=1)
+            kept = forms == PREFERRED
+            owner, concepts = owner[kept], concepts[kept]
+        pairs = np.unique(np.stack([owner, concepts]), axis=1)
         return pairs[0], pairs[1]
+
+    def naming(
+        self, texts: Sequence[str] | pa.Array
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """All names that some texts are, apart from capitals: of each the number of the text, that
+        of the concept and that of the language, and PREFERRED, OTHER or HIDDEN."""
+        owner, rows = self._found("name", folded(strings(texts)))
+        _, languages, forms = self._named()
+        return owner, self._owner("names", rows), languages[rows], forms[rows]
 
     def subtree(self, concept: str | int) -> np.ndarray:
         """The numbers of a concept and of all that are narrower, however far down, sorted."""
