@@ -51,9 +51,40 @@ struct Analysis {
     std::size_t cut;  // words are cut to so many characters; 0: they are not
 };
 
+// The stems of words whose stem is another word; no stem is longer than its word.
+struct Stems {
+    Lookup words;
+    std::span<const std::int32_t> stem_of;  // of each word, its place among the stems
+    Strings stems;
+
+    // The stem of a word, which is the word itself where no other is known.
+    std::span<const std::uint8_t> find(const char* p, std::size_t n) const {
+        const std::span word(reinterpret_cast<const std::uint8_t*>(p), n);
+        const std::int32_t number = words.find(p, n, term_hash(p, n));
+        if (number < 0) return word;
+        if (stem_of.size() != words.terms.size())
+            throw std::invalid_argument("words and their stems differ in number");
+        const std::int32_t stem = stem_of[static_cast<std::size_t>(number)];
+        if (stem < 0 || static_cast<std::size_t>(stem) >= stems.size())
+            throw std::invalid_argument("stem " + std::to_string(stem) + " of " +
+                                        std::to_string(stems.size()));
+        const auto found = stems[static_cast<std::size_t>(stem)];
+        if (found.empty() || found.size() > n)
+            throw std::invalid_argument("a stem must be no longer than its word, and not empty");
+        return found;
+    }
+};
+
+// Which words are left out, and what becomes of others.
+struct WordTables {
+    Lookup stop;
+    Stems stems;
+};
+
 class Analyzer {
   public:
-    Analyzer(const Analysis& how, const Lookup& stop) : how_(how), stop_(stop) {
+    Analyzer(const Analysis& how, const WordTables& rules)
+        : how_(how), stop_(rules.stop), stems_(rules.stems) {
         if (how.shortest < 1 || how.longest < how.shortest)
             throw std::invalid_argument("n-grams must be from 1 up, the shorter length first");
     }
@@ -96,8 +127,13 @@ class Analyzer {
         return stop_.slots.empty() || stop_.find(p, bytes, term_hash(p, bytes)) < 0;
     }
 
-    // How many bytes of a word stay.
-    std::size_t cut(const char* p, std::size_t bytes) const {
+    // Puts the stem of a word, or its beginning, in its place; gives how many bytes that has.
+    std::size_t shortened(char* p, std::size_t bytes) const {
+        if (!stems_.words.slots.empty()) {
+            const auto stem = stems_.find(p, bytes);
+            std::memmove(p, stem.data(), stem.size());
+            bytes = stem.size();
+        }
         return how_.cut == 0 ? bytes : unicode::prefix_bytes(p, bytes, how_.cut);
     }
 
@@ -139,7 +175,7 @@ class Analyzer {
     void add_ascii_word(std::size_t begin, std::size_t end) {
         char* text = buffer_.data();
         if (end - begin < how_.min_word_length || !keeps_word(text + begin, end - begin)) return;
-        end = begin + cut(text + begin, end - begin);
+        end = begin + shortened(text + begin, end - begin);
         if (how_.longest > 1) {  // n-grams are slices too once words are one space apart
             std::memmove(text + joined_, text + begin, end - begin);
             end = joined_ + (end - begin);
@@ -156,7 +192,7 @@ class Analyzer {
         std::size_t length = 0;
         auto finish = [&] {
             if (length >= how_.min_word_length && keeps_word(word, out - word)) {
-                out = word + cut(word, out - word);
+                out = word + shortened(word, out - word);
                 slices_.push_back({static_cast<std::uint32_t>(word - begin),
                                    static_cast<std::uint32_t>(out - begin)});
                 *out++ = ' ';
@@ -253,6 +289,7 @@ class Analyzer {
 
     Analysis how_;
     Lookup stop_;
+    Stems stems_;
     std::vector<char> buffer_;
     std::vector<std::uint8_t> word_;
     std::vector<Slice> slices_;
@@ -262,10 +299,9 @@ class Analyzer {
 };
 
 // The terms of the texts in the order in which they come.
-inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> analyse(const Strings& texts,
-                                                                               const Analysis& how,
-                                                                               const Lookup& stop) {
-    Analyzer analyzer(how, stop);
+inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> analyse(
+    const Strings& texts, const Analysis& how, const WordTables& rules) {
+    Analyzer analyzer(how, rules);
     std::vector<std::int64_t> offsets{0};
     std::vector<std::uint8_t> data;
     for (std::size_t i = 0; i < texts.size(); ++i)

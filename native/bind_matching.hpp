@@ -35,14 +35,15 @@ inline void bind_matching(nb::module_& m) {
     m.def(
         "find_words",
         [](TextArrays texts, const Analysis& how, const Lookup& words, const Lookup& stems,
-           std::size_t stem_length) {
+           const Stems& inflected, std::size_t stem_length) {
             auto rows = without_gil([&] {
-                return matching::find_words(strings_of(texts), how.view(), how.stop_words.view(),
-                                            words.view(), stems.view(), stem_length);
+                return matching::find_words(strings_of(texts), how.view(), how.tables(),
+                                            words.view(),
+                                            {stems.view(), inflected.view(), stem_length});
             });
             return std::tuple(to_numpy(std::move(rows.starts)), to_numpy(std::move(rows.ids)));
         },
-        "texts"_a, "how"_a, nb::kw_only(), "words"_a, "stems"_a, "stem_length"_a);
+        "texts"_a, "how"_a, nb::kw_only(), "words"_a, "stems"_a, "inflected"_a, "stem_length"_a);
     m.def(
         "match_features",
         [](const Names& names, In<std::int64_t> starts, In<std::int32_t> ids,

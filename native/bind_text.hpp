@@ -34,16 +34,27 @@ struct Lookup {
     text::Lookup view() const { return {span(slots), {span(offsets), span(data)}}; }
 };
 
+struct Stems {
+    Lookup words;
+    In<std::int32_t> stem_of;
+    In<std::int64_t> offsets;
+    In<std::uint8_t> data;
+
+    text::Stems view() const { return {words.view(), span(stem_of), {span(offsets), span(data)}}; }
+};
+
 struct Analysis {
     text::Unit unit;
     unicode::Case change;
     bool strip_marks;
     std::size_t shortest, longest, min_word_length, cut;
     Lookup stop_words;
+    Stems stems;
 
     text::Analysis view() const {
         return {unit, change, strip_marks, shortest, longest, min_word_length, cut};
     }
+    text::WordTables tables() const { return {stop_words.view(), stems.view()}; }
 };
 
 inline text::Strings strings_of(const TextArrays& arrays) {
@@ -154,12 +165,15 @@ inline void bind_text(nb::module_& m) {
     bind_struct<Lookup>(m, "Lookup", "Terms, and the slots of `lookup_slots` to find them by.",
                         std::pair{"slots", &Lookup::slots}, std::pair{"offsets", &Lookup::offsets},
                         std::pair{"data", &Lookup::data});
+    bind_struct<Stems>(m, "Stems", "Words whose stem is another word, and their stems.",
+                       std::pair{"words", &Stems::words}, std::pair{"stem_of", &Stems::stem_of},
+                       std::pair{"offsets", &Stems::offsets}, std::pair{"data", &Stems::data});
     bind_struct<Analysis>(
         m, "Analysis", "How the terms of a text are made.", std::pair{"unit", &Analysis::unit},
         std::pair{"case", &Analysis::change}, std::pair{"strip_marks", &Analysis::strip_marks},
         std::pair{"shortest", &Analysis::shortest}, std::pair{"longest", &Analysis::longest},
         std::pair{"min_word_length", &Analysis::min_word_length}, std::pair{"cut", &Analysis::cut},
-        std::pair{"stop_words", &Analysis::stop_words});
+        std::pair{"stop_words", &Analysis::stop_words}, std::pair{"stems", &Analysis::stems});
     using text::Selection;
     bind_struct<Selection>(
         m, "Selection", "Which terms stay: by their texts, and at most so many (0: all).",
@@ -194,9 +208,8 @@ inline void bind_text(nb::module_& m) {
     m.def(
         "analyse",
         [](TextArrays texts, const Analysis& how) {
-            return to_numpy(without_gil([&] {
-                return text::analyse(strings_of(texts), how.view(), how.stop_words.view());
-            }));
+            return to_numpy(without_gil(
+                [&] { return text::analyse(strings_of(texts), how.view(), how.tables()); }));
         },
         "texts"_a, "how"_a);
     m.def(
@@ -209,9 +222,7 @@ inline void bind_text(nb::module_& m) {
         "count_terms",
         [](TextArrays texts, const Analysis& how) {
             return to_numpy(without_gil([&] {
-                return text::count_terms(strings_of(texts), how.view(), how.stop_words.view(),
-                                         false)
-                    .terms;
+                return text::count_terms(strings_of(texts), how.view(), how.tables(), false).terms;
             }));
         },
         "texts"_a, "how"_a);
@@ -233,8 +244,7 @@ inline void bind_text(nb::module_& m) {
         "learn_rows",
         [](TextArrays texts, const Analysis& how, Selection wanted) {
             auto learned = without_gil([&] {
-                return text::learn_rows(strings_of(texts), how.view(), how.stop_words.view(),
-                                        wanted);
+                return text::learn_rows(strings_of(texts), how.view(), how.tables(), wanted);
             });
             return std::tuple(to_numpy(std::move(learned.terms)), learned.found,
                               to_numpy(std::move(learned.rows)));
@@ -244,7 +254,7 @@ inline void bind_text(nb::module_& m) {
         "find_rows",
         [](TextArrays texts, const Analysis& how, const Lookup& terms) {
             return to_numpy(without_gil([&] {
-                return text::find_rows(strings_of(texts), how.view(), how.stop_words.view(),
+                return text::find_rows(strings_of(texts), how.view(), how.tables(),
                                        text::TermFinder{terms.view()});
             }));
         },
@@ -253,7 +263,7 @@ inline void bind_text(nb::module_& m) {
         "hash_rows",
         [](TextArrays texts, const Analysis& how, std::uint32_t columns) {
             return to_numpy(without_gil([&] {
-                return text::find_rows(strings_of(texts), how.view(), how.stop_words.view(),
+                return text::find_rows(strings_of(texts), how.view(), how.tables(),
                                        text::HashFinder(columns));
             }));
         },

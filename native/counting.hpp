@@ -383,7 +383,7 @@ inline void merge_tables(const std::vector<const TermTable*>& tables, Counted& r
     });
 }
 
-inline Counted count_terms(const Strings& texts, const Analysis& how, const Lookup& stop,
+inline Counted count_terms(const Strings& texts, const Analysis& how, const WordTables& rules,
                            bool keep_rows) {
     if (texts.size() >= std::numeric_limits<std::uint32_t>::max())
         throw std::invalid_argument("more than four billion texts; give them in batches");
@@ -392,7 +392,7 @@ inline Counted count_terms(const Strings& texts, const Analysis& how, const Look
         TermTable table;
     };
     Workers<Worker> workers(
-        [&](std::size_t number) { return Worker{{how, stop}, {number, keep_rows}}; });
+        [&](std::size_t number) { return Worker{{how, rules}, {number, keep_rows}}; });
     Counted result;
     result.pieces.resize(piece_count(texts));
     each_piece(texts, [&](std::size_t piece, std::size_t begin, std::size_t end) {

@@ -33,11 +33,34 @@ struct WordRows {
     text::Buffer<std::int32_t> ids;
 };
 
+// What the stem of a word that is not known is looked up by.
+struct StemFinder {
+    text::Lookup stems;
+    text::Stems inflected;  // words whose stem is another word
+    std::size_t length;     // how many characters stems have; 0: they are those of `inflected`
+
+    std::int32_t find(const char* p, std::size_t n) const {
+        if (length > 0) {
+            n = unicode::prefix_bytes(p, n, length);
+            return stems.find(p, n, text::term_hash(p, n));
+        }
+        const auto stem = inflected.find(p, n);
+        std::array<char, kLongest + text::kReadable> readable;
+        if (stem.size() > kLongest) return -1;
+        std::copy(stem.begin(), stem.end(), readable.begin());
+        return stems.find(readable.data(), stem.size(),
+                          text::term_hash(readable.data(), stem.size()));
+    }
+
+  private:
+    static constexpr std::size_t kLongest = 240;  // bytes of a stem
+};
+
 // Numbers the words that it is given.
 class WordCollector {
   public:
-    WordCollector(const text::Lookup& words, const text::Lookup& stems, std::size_t stem_length)
-        : words_(words), stems_(stems), stem_length_(stem_length) {}
+    WordCollector(const text::Lookup& words, const StemFinder& stems)
+        : words_(words), stems_(stems) {}
 
     static std::uint32_t hash(const char* p, std::size_t n) { return text::term_hash(p, n); }
     void prefetch_slot(std::uint32_t hash) const { words_.prefetch_slot(hash); }
@@ -45,8 +68,7 @@ class WordCollector {
     void visit(const char* begin, std::uint32_t length, std::uint32_t hash) {
         std::int32_t id = words_.find(begin, length, hash);
         if (id < 0) {
-            const std::size_t bytes = unicode::prefix_bytes(begin, length, stem_length_);
-            const std::int32_t stem = stems_.find(begin, bytes, text::term_hash(begin, bytes));
+            const std::int32_t stem = stems_.find(begin, length);
             id = stem < 0 ? kUnknown : kUnknown - 1 - stem;
         }
         ids.push_back(id);
@@ -55,14 +77,14 @@ class WordCollector {
     std::vector<std::int32_t> ids;
 
   private:
-    text::Lookup words_, stems_;
-    std::size_t stem_length_;
+    text::Lookup words_;
+    StemFinder stems_;
 };
 
 inline WordRows find_words(const text::Strings& texts, const text::Analysis& how,
-                           const text::Lookup& stop, const text::Lookup& words,
-                           const text::Lookup& stems, std::size_t stem_length) {
-    text::Workers<text::Analyzer> workers([&](std::size_t) { return text::Analyzer(how, stop); });
+                           const text::WordTables& rules, const text::Lookup& words,
+                           const StemFinder& stems) {
+    text::Workers<text::Analyzer> workers([&](std::size_t) { return text::Analyzer(how, rules); });
     const std::size_t count = text::piece_count(texts);
     std::vector<std::vector<std::int32_t>> pieces(count);
     std::vector<std::size_t> first_rows(count);
@@ -70,7 +92,7 @@ inline WordRows find_words(const text::Strings& texts, const text::Analysis& how
     rows.starts.resize(texts.size() + 1);
     text::each_piece(texts, [&](std::size_t piece, std::size_t begin, std::size_t end) {
         workers.lend([&](text::Analyzer& analyzer, std::size_t) {
-            WordCollector collector(words, stems, stem_length);
+            WordCollector collector(words, stems);
             text::Pipeline pipeline(collector);
             for (std::size_t row = begin; row < end; ++row) {
                 const std::size_t before = collector.ids.size();
@@ -195,8 +217,8 @@ class Matcher {
         }
     }
 
-    // Brings what is known of the names of some labels near, while nothing waits for it: their names
-    // lie far apart in memory.
+    // Brings what is known of the names of some labels near, while nothing waits for it: their
+    // names lie far apart in memory.
     template <class Labels>
     void approach(const Labels& labels) const {
         const auto each_name = [&](auto&& visit) {

@@ -113,9 +113,9 @@ struct Learned {
 };
 
 // Learns the terms of the texts and gives their rows, reading the texts once.
-inline Learned learn_rows(const Strings& texts, const Analysis& how, const Lookup& stop,
+inline Learned learn_rows(const Strings& texts, const Analysis& how, const WordTables& rules,
                           Selection wanted) {
-    Counted counted = count_terms(texts, how, stop, true);
+    Counted counted = count_terms(texts, how, rules, true);
     auto [terms, columns] = select_terms(counted.terms.view(), wanted);
     for (auto& numbers : counted.numbers)
         for (std::int32_t& number : numbers) number = columns[static_cast<std::size_t>(number)];
@@ -176,9 +176,9 @@ class RowCollector {
 };
 
 template <class Finder>
-CountRows find_rows(const Strings& texts, const Analysis& how, const Lookup& stop,
+CountRows find_rows(const Strings& texts, const Analysis& how, const WordTables& rules,
                     const Finder& finder) {
-    Workers<Analyzer> workers([&](std::size_t) { return Analyzer(how, stop); });
+    Workers<Analyzer> workers([&](std::size_t) { return Analyzer(how, rules); });
     std::vector<Piece> pieces(piece_count(texts));
     each_piece(texts, [&](std::size_t number, std::size_t begin, std::size_t end) {
         workers.lend([&](Analyzer& analyzer, std::size_t) {

@@ -127,8 +127,9 @@ std::vector<std::int64_t> counted() {
     const std::vector<std::uint8_t> bytes(texts.begin(), texts.end());
     const megalabel::text::Analysis how{
         megalabel::text::Unit::kWord, megalabel::unicode::Case::kFold, false, 1, 1, 2};
-    const megalabel::text::Lookup stop{{}, {}};
-    auto learned = megalabel::text::learn_rows({offsets, bytes}, how, stop, {1, 1e9, 0, false});
+    const megalabel::text::Lookup none{{}, {}};
+    const megalabel::text::WordTables tables{none, {none, {}, {}}};
+    auto learned = megalabel::text::learn_rows({offsets, bytes}, how, tables, {1, 1e9, 0, false});
     expect(learned.terms.counts.size() == 900, "the terms of texts");
     return std::move(learned.terms.counts);
 }

@@ -175,6 +175,26 @@ class Lookup:
     def __getstate__(self) -> tuple[object, ...]: ...
     def __setstate__(self, state: tuple[object, ...]) -> None: ...
 
+class Stems:
+    """Words whose stem is another word, and their stems."""
+
+    def __init__(
+        self,
+        *,
+        words: Lookup,
+        stem_of: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        offsets: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        data: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
 class Analysis:
     """How the terms of a text are made."""
 
@@ -189,6 +209,7 @@ class Analysis:
         min_word_length: int,
         cut: int,
         stop_words: Lookup,
+        stems: Stems,
     ) -> None: ...
     def __getstate__(self) -> tuple[object, ...]: ...
     def __setstate__(self, state: tuple[object, ...]) -> None: ...
@@ -471,6 +492,7 @@ def find_words(
     *,
     words: Lookup,
     stems: Lookup,
+    inflected: Stems,
     stem_length: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],

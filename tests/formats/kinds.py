@@ -134,6 +134,12 @@ def tfidf() -> Component:
 
 
 @kind
+def tfidf_stems() -> Component:
+    options = {"stemmer": "english", "stop_words": "english"}
+    return Tfidf(**options).fit([*TEXTS, "the dresses", "shoe", "of a kettle"])
+
+
+@kind
 def tfidf_characters() -> Component:
     options = {"strip_accents": True, "use_idf": False, "norm": "l1", "binary": True}
     return Tfidf(analyzer="char_wb", ngram_range=(2, 3), max_features=40, **options).fit(TEXTS)
@@ -177,6 +183,12 @@ def static_embedding() -> Component:
 def name_words() -> Component:
     names = ["red dress", "Jeans (denim) -- Dressed", "CAFÉ, Größen", "kettles", ""]
     return NameWords().fit(Corpus(TEXTS, labels=names))
+
+
+@kind
+def name_words_stems() -> Component:
+    names = ["red dresses", "Jeans of denim", "The café", "kettle", ""]
+    return NameWords(stemmer="en", stop_words="en").fit(Corpus(TEXTS, labels=names))
 
 
 @kind

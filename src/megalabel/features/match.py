@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,13 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from megalabel import _native
-from megalabel.base import Component, array, integer, part, value
+from megalabel.base import (
+    Component,
+    array,
+    instance,
+    integer,
+    one_of,
+    optional,
+    part,
+    sequence_of,
+    value,
+)
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.matrix import picked_rows
 from megalabel.data.strings import from_arrays, to_arrays
 from megalabel.errors import DataError, ShapeError
 from megalabel.features.inputs import TextArrays, text_batches
-from megalabel.features.tfidf import NO_TERMS, lookup
+from megalabel.features.languages import LANGUAGES, language
+from megalabel.features.stems import NO_STEMS, NO_TERMS, Stems, lookup, lookup_of
+from megalabel.features.stop_words import STOP_WORDS
 from megalabel.parts import Featurizer
 
 FEWEST = 2  # texts that a word is in which is kept, if it is in no name
@@ -69,7 +82,14 @@ class NameWords(Featurizer):
     Parameters
     ----------
     stem_length : int
-        Words that agree in so many first characters have the same stem.
+        Words that agree in so many first characters have the same stem, without a `stemmer`.
+    stemmer : str, optional
+        The language whose Snowball stems are taken, by name ("english") or ISO 639-1 code ("en").
+        Those of words that `fit` and `add_labels` meet are kept, so that only they need the extra
+        `stemming`; a word that was not met is its own stem.
+    stop_words : list of str, or str, optional
+        Words that do not count, in names and in texts; or the language whose articles, pronouns and
+        the like do not. A name of stop words alone matches nothing.
 
     Attributes
     ----------
@@ -87,6 +107,8 @@ class NameWords(Featurizer):
         The words of all names in a row.
     n_texts_ : int
         How many texts were learned from.
+    inflected_ : Stems
+        Which stem other words have; with `stemmer` only.
 
     Examples
     --------
@@ -121,7 +143,11 @@ class NameWords(Featurizer):
 
     FEATURES: ClassVar[tuple[str, ...]] = tuple(one.name for one in _native.MatchFeature)
 
-    PARAMETERS = {"stem_length": integer(1)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "stem_length": integer(1),
+        "stemmer": language(LANGUAGES) | one_of(None),
+        "stop_words": sequence_of(instance(str)) | language(STOP_WORDS) | one_of(None),
+    }
 
     LEARNED = {  # noqa: RUF012
         "n_texts_": value(integer(0)),
@@ -135,6 +161,7 @@ class NameWords(Featurizer):
         "name_starts_": array(np.int64, "labels+1"),
         "word_starts_": array(np.int64, "names+1"),
         "name_words_": array(np.int32, "words of names"),
+        "inflected_": optional(part(Stems)),
     }
 
     n_texts_: int
@@ -148,9 +175,18 @@ class NameWords(Featurizer):
     name_starts_: np.ndarray
     word_starts_: np.ndarray
     name_words_: np.ndarray
+    inflected_: Stems | None = None
 
-    def __init__(self, *, stem_length: int = 5) -> None:
+    def __init__(
+        self,
+        *,
+        stem_length: int = 5,
+        stemmer: str | None = None,
+        stop_words: Sequence[str] | str | None = None,
+    ) -> None:
         self.stem_length = stem_length
+        self.stemmer = stemmer
+        self.stop_words = stop_words
 
     @staticmethod
     def useful(labels: LabelSet) -> bool:
@@ -181,8 +217,17 @@ class NameWords(Featurizer):
             )
         texts = _normalised(to_arrays(inputs.texts))
         names = _normalised(to_arrays(inputs.labels.names))
-        words, word_counts = _vocabulary(texts, names, _analysis())
-        stems, stem_counts = _vocabulary(texts, names, _analysis(self.stem_length))
+        stop = self._stop()
+        table: dict[str, Stems] = {}
+        if self.stemmer is not None:
+            met = _native.merge_terms(
+                *(_native.count_terms(t, _analysis()) for t in (texts, names))
+            )
+            table["inflected_"] = Stems(self.stemmer).learn(from_arrays(*met[:2]))
+        words, word_counts = _vocabulary(texts, names, _analysis(stop=stop))
+        stems, stem_counts = _vocabulary(
+            texts, names, self._stem_analysis(table.get("inflected_"), stop=stop)
+        )
         n_texts = len(inputs)
         return self._learn(
             names,
@@ -194,7 +239,22 @@ class NameWords(Featurizer):
             name_starts_=np.zeros(1, np.int64),
             word_starts_=np.zeros(1, np.int64),
             name_words_=np.zeros(0, np.int32),
+            **table,
         )
+
+    def _stop(self) -> _native.Lookup:
+        """The stop words."""
+        return lookup_of(self.stop_words, _analysis(), _normalised) if self.stop_words else NO_TERMS
+
+    def _stem_analysis(
+        self,
+        table: Stems | None,
+        case: _native.Case = _native.Case.fold,
+        stop: _native.Lookup = NO_TERMS,
+    ) -> _native.Analysis:
+        """How stems are made."""
+        cut = self.stem_length if self.stemmer is None else 0
+        return _analysis(cut, case, NO_STEMS if table is None else table.native(), stop)
 
     def add_labels(self, labels: LabelSet) -> Self:
         """A copy that knows more labels, numbered after those that are known.
@@ -211,13 +271,20 @@ class NameWords(Featurizer):
         """
         self.check_fitted()
         names = _normalised(to_arrays(labels.names))
-        words = _unknown(names, _analysis(), self._words)
-        stems = _unknown(names, _analysis(self.stem_length), self._stems)
+        table: dict[str, Stems] = {}
+        if self.inflected_ is not None:
+            met = _native.count_terms(names, _analysis())[:2]
+            table["inflected_"] = self.inflected_.learn(from_arrays(*met))
+        stop = self._stop()
+        words = _unknown(names, _analysis(stop=stop), self._words)
+        inflected = table.get("inflected_")
+        stems = _unknown(names, self._stem_analysis(inflected, stop=stop), self._stems)
         learned = self.learned() | {
             "words_": pa.concat_arrays([self.words_, words]),
             "word_idf_": np.append(self.word_idf_, _idf(self.n_texts_, np.zeros(len(words)))),
             "stems_": pa.concat_arrays([self.stems_, stems]),
             "stem_idf_": np.append(self.stem_idf_, _idf(self.n_texts_, np.zeros(len(stems)))),
+            **table,
         }
         return type(self)(**self.get_params(deep=False))._learn(names, **learned)
 
@@ -227,9 +294,9 @@ class NameWords(Featurizer):
         learned["word_slots_"] = _native.lookup_slots(words)
         learned["stem_slots_"] = _native.lookup_slots(stems)
         known = lookup(learned["word_slots_"], words)
-        cut = _analysis(self.stem_length, _native.Case.keep)
+        cut = self._stem_analysis(learned.get("inflected_"), _native.Case.keep)
         learned["stem_of_"] = _found(words, cut, lookup(learned["stem_slots_"], stems))[1]
-        starts, ids = _found(names, _analysis(), known)
+        starts, ids = _found(names, _analysis(stop=self._stop()), known)
         for name, more in (
             ("name_starts_", np.arange(1, len(starts))),
             ("word_starts_", starts[1:]),
@@ -248,7 +315,9 @@ class NameWords(Featurizer):
             strings.validate()
         self._words = lookup(self.word_slots_, to_arrays(self.words_))
         self._stems = lookup(self.stem_slots_, to_arrays(self.stems_))
-        self._how = _analysis()
+        if (self.stemmer is not None) != (self.inflected_ is not None):
+            raise ValueError("NameWords must have inflected_ if it has a stemmer, and only then")
+        self._how = _analysis(stop=self._stop())
         self._names = _native.Names(
             name_starts=self.name_starts_,
             word_starts=self.word_starts_,
@@ -288,7 +357,8 @@ class NameWords(Featurizer):
                 self._how,
                 words=self._words,
                 stems=self._stems,
-                stem_length=self.stem_length,
+                inflected=NO_STEMS if self.inflected_ is None else self.inflected_.native(),
+                stem_length=self.stem_length if self.stemmer is None else 0,
             )
             for texts in text_batches(inputs)
         ]
@@ -340,7 +410,12 @@ class NameWords(Featurizer):
         return len(self.words_)
 
 
-def _analysis(cut: int = 0, case: _native.Case = _native.Case.fold) -> _native.Analysis:
+def _analysis(
+    cut: int = 0,
+    case: _native.Case = _native.Case.fold,
+    stems: _native.Stems = NO_STEMS,
+    stop: _native.Lookup = NO_TERMS,
+) -> _native.Analysis:
     """How words are made: as by Tfidf, of any length; cut to so many characters unless 0."""
     return _native.Analysis(
         unit=_native.Unit.word,
@@ -350,7 +425,8 @@ def _analysis(cut: int = 0, case: _native.Case = _native.Case.fold) -> _native.A
         longest=1,
         min_word_length=1,
         cut=cut,
-        stop_words=NO_TERMS,
+        stop_words=stop,
+        stems=stems,
     )
 
 
@@ -391,4 +467,6 @@ def _found(
     texts: TextArrays, how: _native.Analysis, terms: _native.Lookup
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the terms of each text start, and their numbers; -1: not known."""
-    return _native.find_words(texts, how, words=terms, stems=NO_TERMS, stem_length=1)
+    return _native.find_words(
+        texts, how, words=terms, stems=NO_TERMS, inflected=NO_STEMS, stem_length=1
+    )

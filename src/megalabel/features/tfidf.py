@@ -21,17 +21,19 @@ from megalabel.base import (
     part,
     sequence_of,
     value,
+    with_learned,
 )
+from megalabel.data import Corpus
 from megalabel.data.matrix import NO_WEIGHTS, NORMS, csr_of
 from megalabel.data.strings import encoded, from_arrays, to_arrays
 from megalabel.errors import DataError, ParameterError
 from megalabel.features.inputs import TextArrays, text_batches, texts_in_memory
+from megalabel.features.languages import LANGUAGES, language
+from megalabel.features.stems import NO_STEMS, NO_TERMS, Stems, lookup, lookup_of
+from megalabel.features.stop_words import STOP_WORDS
 from megalabel.parts import Featurizer
 
 CASES = {None: _native.Case.keep, "lower": _native.Case.lower, "fold": _native.Case.fold}
-NO_TERMS = _native.Lookup(
-    slots=np.zeros(0, np.uint64), offsets=np.zeros(1, np.int64), data=np.zeros(0, np.uint8)
-)
 
 TermArrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -62,8 +64,14 @@ class Tfidf(Featurizer):
         NFKC or None, NFD in place of NFC.
     min_word_length : int
         Words of fewer characters are left out; of `analyzer="word"` only.
-    stop_words : list of str, optional
-        Words that are left out before n-grams are made, in any case if `case` is set.
+    stop_words : list of str, or str, optional
+        Words that are left out before n-grams are made, in any case if `case` is set; or the
+        language whose articles, pronouns, prepositions and the like are left out, by name
+        ("english") or ISO 639-1 code ("en").
+    stemmer : str, optional
+        The language whose Snowball stems take the place of words, by name or code. The stems of the
+        words that `fit` meets, in texts and in names of labels, are kept in a table, so that only
+        `fit` needs the extra `stemming`; other words stay as they are.
     min_df, max_df : int or float
         Terms in fewer than `min_df` or more than `max_df` texts are left out: a number of texts,
         or as a float a share of them.
@@ -90,6 +98,8 @@ class Tfidf(Featurizer):
         The weight of each column; with `use_idf` only.
     n_texts_ : int
         How many texts were learned from.
+    stems_ : Stems
+        The stems of words; with `stemmer` only.
 
     Examples
     --------
@@ -98,6 +108,8 @@ class Tfidf(Featurizer):
     (3, 4)
     >>> tfidf.terms_.to_pylist()
     ['blue', 'dress', 'jeans', 'red']
+    >>> Tfidf(stemmer="en", stop_words="en").fit(["she dresses", "the dress"]).terms_.to_pylist()
+    ['dress']
 
     Notes
     -----
@@ -113,7 +125,8 @@ class Tfidf(Featurizer):
         "normalise": one_of("NFKC", "NFKD", "NFC", "NFD", None),
         "strip_accents": boolean(),
         "min_word_length": integer(1),
-        "stop_words": sequence_of(instance(str)) | one_of(None),
+        "stop_words": sequence_of(instance(str)) | language(STOP_WORDS) | one_of(None),
+        "stemmer": language(LANGUAGES) | one_of(None),
         "min_df": integer(0) | number(0.0, 1.0),
         "max_df": integer(1) | number(0.0, 1.0),
         "max_features": integer(1) | one_of(None),
@@ -130,12 +143,14 @@ class Tfidf(Featurizer):
         "terms_": optional(part(pa.LargeStringArray, "columns")),
         "slots_": optional(array(np.uint64, "slots")),
         "idf_": optional(array(np.float32, "columns")),
+        "stems_": optional(part(Stems)),
     }
 
     terms_: pa.LargeStringArray
     slots_: np.ndarray
     idf_: np.ndarray
     n_texts_: int
+    stems_: Stems | None = None
 
     def __init__(
         self,
@@ -146,7 +161,8 @@ class Tfidf(Featurizer):
         normalise: str | None = "NFKC",
         strip_accents: bool = False,
         min_word_length: int = 2,
-        stop_words: Sequence[str] | None = None,
+        stop_words: Sequence[str] | str | None = None,
+        stemmer: str | None = None,
         min_df: int | float = 1,
         max_df: int | float = 1.0,
         max_features: int | None = None,
@@ -164,6 +180,7 @@ class Tfidf(Featurizer):
         self.strip_accents = strip_accents
         self.min_word_length = min_word_length
         self.stop_words = stop_words
+        self.stemmer = stemmer
         self.min_df = min_df
         self.max_df = max_df
         self.max_features = max_features
@@ -178,11 +195,13 @@ class Tfidf(Featurizer):
 
     def fit(self, inputs: Any, y: Any = None) -> Self:
         """Learn the terms and their weights; one pass over a stream, whatever its size."""
-        how = self._settings()
+        how, stems = self._settings(), self._stems_of_names(inputs)
         n_texts, runs = 0, list[TermArrays]()
         text_counts = self._column_counts(())
         for texts in text_batches(inputs):
             arrays = self._normalised(texts)
+            stems = self._more_stems(stems, arrays)
+            how = how if stems is None else self._settings(stems)
             n_texts += len(arrays[0]) - 1
             if self.hashing is None:
                 runs.append(_native.count_terms(arrays, how))
@@ -198,7 +217,7 @@ class Tfidf(Featurizer):
         if not runs:
             raise self._no_terms(0, n_texts)
         terms = _native.select_terms(runs[0], self._selection(n_texts))
-        return self._learn_terms(n_texts, terms, len(runs[0][0]) - 1)
+        return self._learn_terms(n_texts, terms, len(runs[0][0]) - 1, stems)
 
     def fit_transform(self, inputs: Any, y: Any = None) -> csr_matrix:
         """`fit` and `transform` in one; texts in memory are read only once."""
@@ -210,23 +229,63 @@ class Tfidf(Featurizer):
                     " list, or an object whose __iter__ starts anew"
                 )
             return self.fit(inputs).transform(inputs)
-        how = self._settings()
         arrays = self._normalised(texts)
+        stems = self._more_stems(self._stems_of_names(inputs), arrays)
+        how = self._settings(stems)
         n_texts = len(arrays[0]) - 1
         if self.hashing is None:
             terms, found, rows = _native.learn_rows(arrays, how, self._selection(n_texts))
-            self._learn_terms(n_texts, terms, found)
+            self._learn_terms(n_texts, terms, found, stems)
         else:
             rows = _native.hash_rows(arrays, how, self.hashing)
             self._learn(n_texts, self._column_counts(rows[1]))
         return self._weighed(*rows)
 
-    def _learn_terms(self, n_texts: int, terms: TermArrays, found: int) -> Self:
+    def _stems_of_names(self, inputs: Any) -> Stems | None:
+        """The stems of words in names of labels."""
+        if self.stemmer is None:
+            return None
+        self._settings()
+        stems = Stems(self.stemmer)
+        if isinstance(inputs, Corpus):
+            return self._more_stems(
+                stems, self._normalised(to_arrays(inputs.labels.all_names()[1]))
+            )
+        return stems
+
+    def _more_stems(self, stems: Stems | None, arrays: TextArrays) -> Stems | None:
+        """The same with those of the words of texts."""
+        if stems is None:
+            return None
+        words = _native.count_terms(arrays, self._analysis(1, 1, 1, NO_TERMS))[:2]
+        return stems.learn(from_arrays(*words))
+
+    def with_stems(self, texts: Any) -> Self:
+        """A copy that knows the stems of the words of more texts too, such as names of new labels.
+
+        Examples
+        --------
+        >>> tfidf = Tfidf(stemmer="english").fit(["a dress"])
+        >>> more = tfidf.with_stems(["dresses"])
+        >>> tfidf.transform(["dresses"]).nnz, more.transform(["dresses"]).nnz
+        (0, 1)
+        """
+        self.check_fitted()
+        stems = self.stems_
+        for arrays in text_batches(texts):
+            stems = self._more_stems(stems, self._normalised(arrays))
+        return with_learned(type(self)(**self.get_params()), **self.learned() | {"stems_": stems})
+
+    def _learn_terms(
+        self, n_texts: int, terms: TermArrays, found: int, stems: Stems | None
+    ) -> Self:
         offsets, data, text_counts, _ = terms
         if not len(text_counts):
             raise self._no_terms(found, n_texts)
         slots = _native.lookup_slots((offsets, data))
-        return self._learn(n_texts, text_counts, terms_=from_arrays(offsets, data), slots_=slots)
+        learned = {} if stems is None else {"stems_": stems}
+        terms_ = from_arrays(offsets, data)
+        return self._learn(n_texts, text_counts, terms_=terms_, slots_=slots, **learned)
 
     def _column_counts(self, columns: np.ndarray | tuple[()]) -> np.ndarray:
         """How many texts each hashed column occurs in, where that is of use."""
@@ -343,7 +402,11 @@ class Tfidf(Featurizer):
         ['red', 'dress', 'red dress']
         """
         arrays = self._normalised(encoded([text]))
-        terms: list[str] = from_arrays(*_native.analyse(arrays, self._settings())).to_pylist()
+        if self.fitted:
+            how = self._how
+        else:
+            how = self._settings(self._more_stems(self._stems_of_names(None), arrays))
+        terms: list[str] = from_arrays(*_native.analyse(arrays, how)).to_pylist()
         return terms
 
     @property
@@ -366,6 +429,7 @@ class Tfidf(Featurizer):
             ("terms_", self.hashing is None),
             ("slots_", self.hashing is None),
             ("idf_", self.use_idf),
+            ("stems_", self.stemmer is not None),
         ):
             if asked != (getattr(self, name, None) is not None):
                 raise ValueError(f"{self!r} must {'have' if asked else 'not have'} {name}")
@@ -377,12 +441,12 @@ class Tfidf(Featurizer):
         self._columns = len(self.terms_) if self.hashing is None else int(self.hashing)
         if self.use_idf and len(self.idf_) != self._columns:
             raise ValueError(f"idf_ of Tfidf must be of {self._columns} columns")
-        self._how = self._settings()
+        self._how = self._settings(self.stems_)
 
     # --- how texts are read
 
-    def _settings(self) -> _native.Analysis:
-        """How the native core makes terms."""
+    def _settings(self, stems: Stems | None = None) -> _native.Analysis:
+        """How the native core makes terms, of words with such stems."""
         self.check_parameters()
         shortest, longest = self.ngram_range
         if shortest > longest:
@@ -391,15 +455,32 @@ class Tfidf(Featurizer):
         if self.stop_words:
             if self.analyzer != "word":
                 raise ParameterError("stop_words of Tfidf are for analyzer='word' only")
-            # read as texts are, so that "Don't" leaves out the words that it gives in a text
-            words = self._normalised(encoded(list(self.stop_words)))
-            found = _native.analyse(words, self._analysis(1, 1, 1, NO_TERMS))
-            arrays = to_arrays(from_arrays(*found).unique())
-            stop = lookup(_native.lookup_slots(arrays), arrays)
-        return self._analysis(shortest, longest, self.min_word_length, stop)
+            how = self._analysis(1, 1, 1, NO_TERMS)
+            stop = lookup_of(self.stop_words, how, self._normalised)
+        self._check_stemmer()
+        return self._analysis(shortest, longest, self.min_word_length, stop, stems)
+
+    def _check_stemmer(self) -> None:
+        """Raise a ParameterError where words cannot be stemmed."""
+        if self.stemmer is None:
+            return
+        if self.analyzer != "word":
+            raise ParameterError("stemmer of Tfidf is for analyzer='word' only")
+        if self.case is None:
+            raise ParameterError("stems are of words in lower case: give case='fold' or 'lower'")
+        if self.hashing is not None:
+            raise ParameterError(
+                "with hashing, no table of words and their stems is kept: give no stemmer, or no "
+                "hashing"
+            )
 
     def _analysis(
-        self, shortest: int, longest: int, min_word_length: int, stop: _native.Lookup
+        self,
+        shortest: int,
+        longest: int,
+        min_word_length: int,
+        stop: _native.Lookup,
+        stems: Stems | None = None,
     ) -> _native.Analysis:
         return _native.Analysis(
             unit=_native.Unit[self.analyzer],
@@ -410,6 +491,7 @@ class Tfidf(Featurizer):
             min_word_length=min_word_length,
             cut=0,
             stop_words=stop,
+            stems=NO_STEMS if stems is None else stems.native(),
         )
 
     def _normalised(self, arrays: TextArrays) -> TextArrays:
@@ -445,9 +527,3 @@ class Tfidf(Featurizer):
             sublinear=counts and self.sublinear_tf,
             norm=NORMS[self.norm],
         )
-
-
-def lookup(slots: np.ndarray, terms: TextArrays) -> _native.Lookup:
-    """What finds terms by their slots."""
-    offsets, data = terms
-    return _native.Lookup(slots=slots, offsets=offsets, data=data)

@@ -25,6 +25,7 @@ CLASSES = {
     "Mapped": "megalabel.features:Mapped",
     "StaticEmbedding": "megalabel.features:StaticEmbedding",
     "Projected": "megalabel.features:Projected",
+    "Stems": "megalabel.features.stems:Stems",
     "Tfidf": "megalabel.features:Tfidf",
     # what is known of labels
     "GrowingTree": "megalabel.labels:GrowingTree",
