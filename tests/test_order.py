@@ -14,7 +14,7 @@ SOURCE = Path(megalabel.__file__).parent
 
 # from the floor up; modules of one line may import each other in the order they stand in
 ORDER = """
-    errors _native clock machine progress units html base files outputs
+    errors _native clock machine progress units html base files outputs kept sealed
     data
     parts
     store

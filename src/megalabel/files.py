@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MANIFEST = "megalabel.json"  # what makes a folder a model folder
+VOCABULARY = "vocabulary.json"  # what makes a folder that of a vocabulary
+FOLDERS = {MANIFEST: "model", VOCABULARY: "vocabulary"}
 _WRITING, _WRITTEN = ".writing-", ".written-"
 # Among the new files, the names of those that are to be removed, one a line.
 _REMOVED = ".removed"

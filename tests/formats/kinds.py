@@ -23,6 +23,7 @@ from tests.tiny_static import write_model2vec
 from megalabel import Corpus, LabelSet, Ranking, store
 from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
+from megalabel.data import Concept, Vocabulary
 from megalabel.data.examples import Examples
 from megalabel.data.strings import strings
 from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
@@ -109,6 +110,10 @@ def answers(component: Any) -> list[np.ndarray]:
         return [component.margins(BOOSTED[:20])]
     if isinstance(component, Tagger):
         ranking = component.rank(TEXTS[:6], 3)
+        if (vocabulary := ranking.labels.vocabulary) is not None:
+            found = vocabulary.matches("name", ["LABEL 1", "nimi 2"])
+            starts, _ = ranking.labels.all_names()
+            return [ranking.ids, ranking.scores, *found, starts, vocabulary.subtree("L0")]
     elif isinstance(component, Classifier):
         ranking = component.rank(ROWS, 5)
     elif isinstance(component, Calibrator):
@@ -123,6 +128,19 @@ def learned(component: Any, **values: Any) -> Any:
     """A component with what a training would have given it."""
     component.restore(values)
     return component
+
+
+# --- what is known of labels beside a model
+
+
+@kind
+def vocabulary() -> Component:
+    concepts = [
+        Concept(f"http://x/L{i}", {"en": name, "fi": f"nimi {i}"}, broader=[f"http://x/L{i // 2}"])
+        for i, name in enumerate(NAMES)
+    ]
+    labels = LabelSet(LABELS.ids, NAMES, None, Vocabulary.of(concepts), np.arange(8), "en")
+    return Tagger(Prior(), Tfidf(), None).fit(Corpus(TEXTS, targets=TARGETS, labels=labels))
 
 
 # --- features

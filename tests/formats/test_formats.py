@@ -13,6 +13,7 @@ from tests.formats.kinds import FOLDERS, KINDS, NEEDS, answers
 from megalabel import store
 from megalabel.base import Component
 from megalabel.decision import Online
+from megalabel.files import MANIFEST
 from megalabel.linear.training import LinearClassifier
 from megalabel.parts import Decision
 from megalabel.store import registry
@@ -57,7 +58,7 @@ def test_every_kind_has_a_folder_and_folders_are_small():
 
 
 def test_every_class_is_in_some_folder():
-    written = "".join((path / store.folder.MANIFEST).read_text() for path in KEPT)
+    written = "".join((path / MANIFEST).read_text() for path in KEPT)
     assert {name for name in registry.CLASSES if f'"{name}"' not in written} == IN_NO_FOLDER
 
 

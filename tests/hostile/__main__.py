@@ -14,10 +14,11 @@ import time
 import warnings
 from pathlib import Path
 
-from tests.hostile import corpora, folders
+from tests.hostile import corpora, folders, vocabularies
 from tests.hostile.runner import Failure, run
 
 from megalabel.errors import DataError, StoreError
+from megalabel.files import VOCABULARY
 
 
 def main() -> int:
@@ -25,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     parser.add_argument("--corpora", type=int, default=0, help="how many corpora are read")
     parser.add_argument("--folders", type=int, default=0, help="how many model folders are used")
+    parser.add_argument("--vocabularies", type=int, default=0, help="how many are used")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial")
     options = parser.parse_args()
@@ -34,6 +36,7 @@ def main() -> int:
     for what, read, count in (
         ("corpora", read_corpora, options.corpora),
         ("model folders", use_folders, options.folders),
+        ("vocabularies", use_vocabularies, options.vocabularies),
     ):
         if not count:
             continue
@@ -64,6 +67,14 @@ def use_folders(seed: int, count: int, first: int) -> list[Failure]:
         folders.prepare(models)
         trials = folders.trials(models, seed, count, first)
         return run(trials, folders.guarded_use, (StoreError,))
+
+
+def use_vocabularies(seed: int, count: int, first: int) -> list[Failure]:
+    """Use damaged folders of vocabularies."""
+    with tempfile.TemporaryDirectory() as place:
+        vocabularies.write(Path(place))
+        trials = folders.trials(Path(place), seed, count, first, VOCABULARY)
+        return run(trials, vocabularies.use, (StoreError,))
 
 
 if __name__ == "__main__":

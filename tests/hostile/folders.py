@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.hostile import vocabularies
 from tests.hostile.runner import Trial
 from tests.tiny_bert import write_bert
 
 import megalabel
-from megalabel import store
-from megalabel.store.folder import MANIFEST
+from megalabel.files import MANIFEST
+from megalabel.sealed import seal as seal_of
 
 WORDS = ("dress gown hem", "jeans denim pocket", "shoes sole laces", "kettle boil spout")
 TEXTS = [f"{colour} {words}" for colour in ("red", "blue", "green") for words in WORDS] * 6
@@ -50,7 +51,10 @@ def write_models(out: Path, systems: tuple[str, ...]) -> None:
         tagger.set_params(decision=decisions.get(name), calibration_texts=40)
         grouped = {"ova-logistic": ByRank(Isotonic()), "online-plt": ByFrequency(Isotonic())}
         tagger.set_params(calibration=grouped.get(name, CALIBRATION.get(name, "isotonic")))
-        tagger.fit(TEXTS, LABELS).save(out / name)
+        tagger.fit(TEXTS, LABELS)
+        if name == "dismec":
+            tagger.classifier_.labels_ = vocabularies.joined(tagger.labels)
+        tagger.save(out / name)
         if name in NEURAL:
             from megalabel.exporting import without_torch
 
@@ -88,6 +92,8 @@ def use(folder: Path) -> None:
         tagger.tag(["red evening gown", "", "blue kettle water"], k=3)
         tagger.rank(["green laces"], k=200)
         tagger.predict(["blue denim"])
+        if tagger.labels.vocabulary is not None:
+            vocabularies.use_labels(tagger.labels)
         tagger.explain("red gown", "red")
         tagger.save(folder.with_name("again"))
 
@@ -146,24 +152,26 @@ def prepare(models: Path) -> None:
                 use(Path(shutil.copytree(model, Path(folder) / "model")))
 
 
-def trials(models: Path, seed: int, count: int, first: int = 0) -> Iterator[Trial]:
-    """So many mutated folders of the models in a folder."""
-    folders = sorted(path for path in models.iterdir() if store.is_model(path))
+def trials(
+    models: Path, seed: int, count: int, first: int = 0, manifest: str = MANIFEST
+) -> Iterator[Trial]:
+    """So many mutated folders of the models in a folder; or of what `manifest` describes."""
+    folders = sorted(path for path in models.iterdir() if (path / manifest).is_file())
     for number in range(first, first + count):
         model = folders[number % len(folders)]
         name = f"{model.name} --seed {seed} --first {number} --folders 1"
-        yield Trial(name, _Mutation(model, f"{seed} {number}"))
+        yield Trial(name, _Mutation(model, f"{seed} {number}", manifest))
 
 
 class _Mutation:
-    def __init__(self, model: Path, seed: str) -> None:
-        self.model, self.seed = model, seed
+    def __init__(self, model: Path, seed: str, manifest: str) -> None:
+        self.model, self.seed, self.manifest = model, seed, manifest
 
     def __call__(self, place: Path) -> Path:
         chance = random.Random(self.seed)
         folder = place / "model"
         shutil.copytree(self.model, folder)
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / self.manifest).read_text())
         changes: list[Callable[..., None]] = [
             *[change_array] * 3,
             *[lie] * 4,
@@ -173,11 +181,11 @@ class _Mutation:
         for _ in range(chance.choice([1, 1, 1, 2, 4])):
             chance.choice(changes)(chance, folder, manifest)
         if chance.random() < 0.9:
-            seal(folder, manifest)
+            seal(folder, manifest, self.manifest)
         return folder
 
 
-def seal(folder: Path, manifest: dict[str, Any]) -> None:
+def seal(folder: Path, manifest: dict[str, Any], name: str = MANIFEST) -> None:
     """What a malicious author would do: make every checksum right again."""
     manifest.pop("sha256", None)
     files = manifest.get("files")
@@ -186,9 +194,9 @@ def seal(folder: Path, manifest: dict[str, Any]) -> None:
         if isinstance(entry, dict) and file.is_file() and not file.is_symlink():
             content = file.read_bytes()
             entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest["sha256"] = store._seal(manifest)
-    if not (folder / MANIFEST).is_symlink() and (folder / MANIFEST).is_file():
-        (folder / MANIFEST).write_text(json.dumps(manifest))
+    manifest["sha256"] = seal_of(manifest)
+    if not (folder / name).is_symlink() and (folder / name).is_file():
+        (folder / name).write_text(json.dumps(manifest))
 
 
 def change_array(chance: random.Random, folder: Path, manifest: dict[str, Any]) -> None:

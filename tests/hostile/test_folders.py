@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.hostile import folders
+from tests.hostile import folders, vocabularies
 from tests.hostile.runner import Trial, run
 
 from megalabel.errors import StoreError
+from megalabel.files import VOCABULARY
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,13 @@ def models(tmp_path_factory):
 def test_damaged_folders_are_used_or_refused(models):
     trials = folders.trials(models, seed=0, count=100)
     assert run(trials, folders.guarded_use, (StoreError,)) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_vocabularies_are_used_or_refused(tmp_path):
+    vocabularies.write(tmp_path)
+    trials = folders.trials(tmp_path, seed=0, count=100, manifest=VOCABULARY)
+    assert run(trials, vocabularies.use, (StoreError,)) == []
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from megalabel import store
+from megalabel import kept, store
 from megalabel.errors import StoreError
+from megalabel.kept import Folder
 from megalabel.linear import Prior
-from megalabel.store import folder as folders
-from megalabel.store.folder import Folder
 
 ARRAYS = ("label_counts_", "frequencies_")
 
@@ -83,7 +82,7 @@ def test_what_is_read_is_of_the_folder_that_was_opened(tmp_path):
 
 def test_a_load_begun_before_a_save_reads_the_new_model(tmp_path, monkeypatch):
     store.save(numbered(1), tmp_path / "m")
-    check, saved = store._check_files, []
+    check, saved = store.check_files, []
 
     def save_between(folder, manifest, budget):
         if not saved:
@@ -91,7 +90,7 @@ def test_a_load_begun_before_a_save_reads_the_new_model(tmp_path, monkeypatch):
             store.save(numbered(2), tmp_path / "m")
         check(folder, manifest, budget)
 
-    monkeypatch.setattr(store, "_check_files", save_between)
+    monkeypatch.setattr(store, "check_files", save_between)
     assert number_of(store.load(tmp_path / "m")) == 2
 
 
@@ -99,10 +98,10 @@ def test_between_two_renames_a_load_waits(tmp_path, monkeypatch):
     """Where folders cannot be exchanged in one step, there is none for a moment."""
     store.save(numbered(1), tmp_path / "m")
     aside = (tmp_path / "m").rename(tmp_path / ".m.replaced-0")
-    monkeypatch.setattr(folders.time, "sleep", lambda _: aside.rename(tmp_path / "m"))
+    monkeypatch.setattr(kept.time, "sleep", lambda _: aside.rename(tmp_path / "m"))
     assert number_of(store.load(tmp_path / "m")) == 1
     monkeypatch.undo()
-    monkeypatch.setattr(folders, "_PATIENCE", 2)
+    monkeypatch.setattr(kept, "_PATIENCE", 2)
     (tmp_path / "m").rename(aside)
     with pytest.raises(StoreError, match="no model folder"):
         store.load(tmp_path / "m")
@@ -117,7 +116,7 @@ def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, code):
     def refuse(*_):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(folders.os, "fsync", refuse)
+    monkeypatch.setattr(kept.os, "fsync", refuse)
     with pytest.raises(StoreError, match="m was not written: "):
         store.save(numbered(2), tmp_path / "m")
     monkeypatch.undo()
@@ -130,7 +129,7 @@ def test_what_killed_saves_left_is_cleared_and_what_others_write_stays(tmp_path)
     own, other = os.getpid(), tmp_path / ".n.saving-0"
     (tmp_path / f".m.saving-{own}-0").mkdir()  # of a process that had our number
     other.mkdir()
-    with folders.replacing(tmp_path / "m") as writing:
+    with kept.replacing(tmp_path / "m") as writing:
         assert sorted(tmp_path.iterdir()) == sorted([writing, other])
         store.save(numbered(1), tmp_path / "m")
         assert writing.exists()

@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 from scipy.sparse import random
 from tests.components import every_component
 
-from megalabel import store, systems
+from megalabel import sealed, store, systems
 from megalabel.base import Component
 from megalabel.data import LabelSet
 from megalabel.errors import DataError, MegalabelError, StoreError
 from megalabel.features import Concat, Precomputed, Tfidf
+from megalabel.files import MANIFEST
 from megalabel.linear import OneVsAll
 from megalabel.retrieval import InvertedIndex
+from megalabel.sealed import seal
 from megalabel.store.encoding import Deserialiser, Serialiser, mapped_strings
-from megalabel.store.folder import MANIFEST
 from megalabel.tagger import Tagger
 
 
@@ -250,7 +251,7 @@ def reseal(folder: Path, manifest: dict) -> None:
                 "bytes": (folder / name).stat().st_size,
                 "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(),
             }
-    manifest["sha256"] = store._seal(manifest)
+    manifest["sha256"] = seal(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
@@ -364,7 +365,7 @@ def test_a_large_model_opens_at_once(tmp_path):
     manifest["learned"]["vectors_"]["shape"] = [count, 1]
     manifest["files"]["vectors_.npy"]["bytes"] = big.stat().st_size
     manifest.pop("sha256")
-    manifest["sha256"] = store._seal(manifest)
+    manifest["sha256"] = seal(manifest)
     (tmp_path / "m" / MANIFEST).write_text(json.dumps(manifest))
     best = 9.0
     for _ in range(3):
@@ -395,7 +396,7 @@ def test_a_full_disk_leaves_the_old_model(model, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     tagger = Tagger.load(folder)
-    monkeypatch.setattr(store, "write_array", full)
+    monkeypatch.setattr(sealed, "write_array", full)
     with pytest.raises(StoreError, match="disk is full"):
         tagger.save(folder)
     assert (folder / MANIFEST).read_bytes() == before

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,20 @@ from megalabel.errors import (
     StoreError,
 )
 from megalabel.files import MANIFEST
-from megalabel.store.encoding import Deserialiser, Serialiser
-from megalabel.store.folder import (
-    FILE_NAME,
-    Folder,
-    check_target,
-    replacing,
-    write_array,
-    write_file,
+from megalabel.kept import Folder, check_target
+from megalabel.sealed import (
+    Put,
+    brought_about,
+    budget_of,
+    check_files,
+    check_manifest,
+    damaged,
+    getter,
+    read_manifest,
+    reading,
+    write_folder,
 )
+from megalabel.store.encoding import Deserialiser, Serialiser
 
 __all__ = [
     "about",
@@ -47,8 +52,6 @@ __all__ = [
     "verify",
 ]
 
-_Read = TypeVar("_Read")
-
 FORMAT = 4  # the first that later versions go on reading: see docs/model-format.md
 _TOLD = (
     "class",
@@ -62,9 +65,6 @@ _TOLD = (
     "provenance",
     "parameters",
 )
-_MANIFEST_LIMIT = 64 << 20
-_ATTEMPTS = 1000
-_CHECKED_ON_LOAD = 32 << 20  # bytes; more than this and loading would not be instant
 
 
 def save(component: Component, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
@@ -79,29 +79,19 @@ def save(component: Component, path: str | Path, about: Mapping[str, Any] | None
     about : mapping, optional
         Facts for people and for `about`: counts, provenance, metrics.
     """
-    with replacing(Path(path)) as folder:
-        files: dict[str, Any] = {}
 
-        def put(name: str, array: np.ndarray) -> str:
-            file = f"{name}.npy"
-            if not FILE_NAME.fullmatch(file) or file in files:
-                raise StoreError(f"{name!r} cannot be the name of a file")
-            files[file] = write_array(folder / file, array)
-            return file
-
+    def describe(put: Put) -> dict[str, Any]:
         encoded = Serialiser(put).component(component, "")
-        manifest = {
+        return {
             "format": FORMAT,
             "megalabel": __version__,
             "class": encoded["$component"],
             "parameters": encoded["parameters"],
             **(about or {}),
             "learned": encoded["learned"],
-            "files": files,
         }
-        manifest["sha256"] = _seal(manifest)
-        text = json.dumps(manifest, indent=1, ensure_ascii=False)
-        write_file(folder / MANIFEST, text.encode())
+
+    write_folder(Path(path), describe, MANIFEST)
 
 
 def load(path: str | Path, part: str | None = None, *, verify: bool | None = None) -> Any:
@@ -124,8 +114,7 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
     >>> tagger = megalabel.load("model")                    # doctest: +SKIP
     >>> features = megalabel.load("model", part="features") # doctest: +SKIP
     """
-    budget = {None: _CHECKED_ON_LOAD, True: None, False: 0}[verify]
-    loaded = _reading(path, lambda folder: _loaded(folder, part, budget))
+    loaded = reading(path, lambda folder: _loaded(folder, part, budget_of(verify)))
     if isinstance(loaded, Component):
         loaded.origin = Path(path)
     return loaded
@@ -133,7 +122,7 @@ def load(path: str | Path, part: str | None = None, *, verify: bool | None = Non
 
 def about(path: str | Path) -> dict[str, Any]:
     """What `megalabel.json` of a model folder says, checked for being whole."""
-    return _reading(path, _manifest)
+    return reading(path, _manifest)
 
 
 def described(path: str | Path, *, verified: bool = False) -> dict[str, Any]:
@@ -158,7 +147,7 @@ def folder_bytes(path: str | Path) -> int:
 
 def verify(path: str | Path) -> None:
     """Check every byte of a model folder against its checksums; raises StoreError."""
-    _reading(path, lambda folder: _check_files(folder, _manifest(folder), None))
+    reading(path, lambda folder: check_files(folder, _manifest(folder), None))
 
 
 def fingerprint(value: Any) -> str:
@@ -204,33 +193,14 @@ class blaming:
         meant = isinstance(error, MegalabelError | MemoryError | OSError)
         if self.own_input and isinstance(error, DataError | ShapeError):
             meant = False
-        if not meant and _brought_about(error):
-            raise _damaged(self.origin, error) from error
-
-
-def _reading(path: str | Path, read: Callable[[Folder], _Read]) -> _Read:
-    """What is read of a folder; read again where another took its place meanwhile."""
-    for _ in range(_ATTEMPTS):
-        with Folder(path) as folder:
-            try:
-                return read(folder)
-            except StoreError:
-                if not folder.replaced():
-                    raise
-    raise StoreError(f"{path} is replaced faster than it can be read")
+        if not meant and brought_about(error):
+            raise damaged(self.origin, error) from error
 
 
 def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
     manifest = _manifest(folder)
-    _check_files(folder, manifest, budget)
-    files = manifest["files"]
-
-    def get(file: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-        if file not in files:
-            raise StoreError(f"{folder.path / MANIFEST} uses {file!r} but does not list it")
-        return folder.array(file, dtype, shape)
-
-    deserialiser = Deserialiser(get)
+    check_files(folder, manifest, budget)
+    deserialiser = Deserialiser(getter(folder, manifest))
     try:
         if part is None:
             return deserialiser.component(
@@ -249,37 +219,13 @@ def _loaded(folder: Folder, part: str | None, budget: int | None) -> Any:
     except (StoreError, MissingExtraError):
         raise
     except BaseException as error:  # whatever a damaged folder brings about is one kind of error
-        if not _brought_about(error):
+        if not brought_about(error):
             raise
-        raise _damaged(folder.path, error) from error
-
-
-def _brought_about(error: BaseException) -> bool:
-    """Whether an error may come of what is in a folder: a panic in Rust is no Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _damaged(path: Path, error: BaseException) -> StoreError:
-    """The error of a folder whose content brought about another one."""
-    return StoreError(f"{path} is damaged: {str(error) or type(error).__name__}")
+        raise damaged(folder.path, error) from error
 
 
 def _manifest(folder: Folder) -> dict[str, Any]:
-    if not folder.has(MANIFEST):
-        raise StoreError(f"{folder.path} is not a model folder: it has no {MANIFEST}")
-    file = folder.path / MANIFEST
-    with folder.open(MANIFEST) as opened:
-        raw = opened.read(_MANIFEST_LIMIT + 1)
-    if len(raw) > _MANIFEST_LIMIT:
-        raise StoreError(f"{file} is larger than {_MANIFEST_LIMIT >> 20} MiB")
-    try:
-        manifest = json.loads(raw, parse_constant=_refuse_constant)
-        seal = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
-        sound = seal == _seal(manifest)  # may fail too: 1e999 can be read, but not written
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{file} is damaged: {error}") from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise StoreError(f"{file} is not a model's description")
+    manifest, sound = read_manifest(folder)
     if manifest["format"] < FORMAT:
         raise StoreError(
             f"{folder.path} was made by an older megalabel ({manifest.get('megalabel')}) in a "
@@ -290,38 +236,6 @@ def _manifest(folder: Folder) -> dict[str, Any]:
             f"{folder.path} was made by megalabel {manifest.get('megalabel')}, which is newer than "
             f"this {__version__}; upgrade to read it"
         )
-    if not sound:
-        raise StoreError(f"{file} is damaged: it does not match its own checksum")
     shape = {"class": str, "parameters": dict, "learned": dict, "files": dict}
-    for key, kind in shape.items():
-        if not isinstance(manifest.get(key), kind):
-            raise StoreError(f"{file} has no {key!r}")
+    check_manifest(folder, manifest, sound, shape)
     return manifest
-
-
-def _check_files(folder: Folder, manifest: Mapping[str, Any], budget: int | None) -> None:
-    """Check every file's size, and checksums, smallest first, until `budget` bytes are read."""
-    sizes = []
-    for name, entry in manifest["files"].items():
-        if not FILE_NAME.fullmatch(name) or not isinstance(entry, dict):
-            raise StoreError(f"{folder.path / MANIFEST} lists a file {name!r}")
-        size = len(folder.map(name))
-        if size != entry.get("bytes"):
-            raise StoreError(
-                f"{folder.path / name} has {size} bytes, expected {entry.get('bytes')}"
-            )
-        sizes.append((size, name))
-    for size, name in sorted(sizes):
-        if budget is not None and (budget := budget - size) < 0:
-            return
-        if folder.checksum(name) != manifest["files"][name].get("sha256"):
-            raise StoreError(f"{folder.path / name} is damaged: it does not match its checksum")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
-
-
-def _seal(manifest: Mapping[str, Any]) -> str:
-    text = json.dumps(manifest, sort_keys=True, ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,8 @@ What is not plain JSON is a one-key object whose key starts with `$`:
     {"$array": file, "dtype": …, "shape": …}          a NumPy array
     {"$csr": {shape, data, indices, indptr}}           a sparse matrix
     {"$strings": {bytes, lengths}}                     Arrow strings
-    {"$labels": {ids, names, texts}}                   a label set
+    {"$labels": {ids, names, texts}}                   a label set; may have a vocabulary too
+    {"$vocabulary": {arrays, facts}}                   a vocabulary
     {"$component": name, parameters, learned}          a component
 
 A class is looked up by its name in the registry, so a folder can only ever bring back megalabel's
@@ -15,6 +16,7 @@ own components.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,10 +26,14 @@ import pyarrow as pa
 from scipy.sparse import csr_matrix, issparse
 
 from megalabel.base import Component
-from megalabel.data import LabelSet
+from megalabel.data import LabelSet, Vocabulary
 from megalabel.data.strings import from_arrays, to_arrays
+from megalabel.data.vocabularies.folder import opened
 from megalabel.errors import StoreError
 from megalabel.store.registry import class_name, find_class
+
+# what a label set has besides, where it is joined to a vocabulary
+_OF_VOCABULARY = ("vocabulary", "concepts", "language")
 
 
 class Serialiser:
@@ -39,6 +45,7 @@ class Serialiser:
         name_of: Callable[[type], str] | None = None,
     ) -> None:
         self._put = put
+        self._vocabularies: dict[int, dict[str, Any]] = {}
         self._name_of = class_name if name_of is None else name_of
 
     def component(self, part: Component, name: str) -> dict[str, Any]:
@@ -62,7 +69,11 @@ class Serialiser:
         if isinstance(value, LabelSet):
             names = None if value.names is value.ids else value.names
             columns = {"ids": value.ids, "names": names, "texts": value.texts}
+            if value.vocabulary is not None:  # else as it was before there were any
+                columns |= {key: getattr(value, key) for key in _OF_VOCABULARY}
             return {"$labels": {k: self.value(v, f"{name}.{k}") for k, v in columns.items()}}
+        if isinstance(value, Vocabulary):
+            return self._vocabulary(value, name)
         if isinstance(value, pa.LargeStringArray):
             offsets, data = to_arrays(value)
             data = data[offsets[0] : offsets[-1]]
@@ -96,12 +107,24 @@ class Serialiser:
             return value
         raise StoreError(f"{name} is a {type(value).__name__} ({value!r}), which cannot be saved")
 
+    def _vocabulary(self, vocabulary: Vocabulary, name: str) -> dict[str, Any]:
+        """A vocabulary, once: label sets that share one name the same files."""
+        known = id(vocabulary)
+        if known not in self._vocabularies:
+            # with all indexes, so that it is the same whatever has been looked up in it
+            arrays = sorted(vocabulary.indexed().arrays.items())
+            parts = {key: self.value(array, f"{name}.{key}") for key, array in arrays}
+            encoded = {"arrays": parts, "facts": vocabulary.facts}
+            self._vocabularies[known] = {"$vocabulary": encoded}
+        return self._vocabularies[known]
+
 
 class Deserialiser:
     """The way back; `get(file, dtype, shape)` gives an array."""
 
     def __init__(self, get: Callable[[str, str, tuple[int, ...]], np.ndarray]) -> None:
         self._get = get
+        self._vocabularies: dict[str, Vocabulary] = {}
 
     def component(self, encoded: Mapping[str, Any]) -> Component:
         """A component, with its parameters and learned state checked by itself."""
@@ -135,11 +158,33 @@ class Deserialiser:
             parts = encoded["$strings"]
             return mapped_strings(self.value(parts["bytes"]), self.value(parts["lengths"]))
         if "$labels" in encoded:
-            return LabelSet(**{k: self.value(v) for k, v in encoded["$labels"].items()})
+            return labels_of({k: self.value(v) for k, v in encoded["$labels"].items()})
+        if "$vocabulary" in encoded:
+            return self._vocabulary(encoded["$vocabulary"])
         for key in encoded:
             if key.startswith("$"):
                 raise StoreError(f"unknown kind of value {key!r}: made by a newer megalabel?")
         return {k: self.value(v) for k, v in encoded.items()}
+
+    def _vocabulary(self, encoded: Mapping[str, Any]) -> Vocabulary:
+        key = json.dumps(encoded, sort_keys=True)
+        if key not in self._vocabularies:
+            arrays = {k: self.value(v) for k, v in encoded["arrays"].items()}
+            self._vocabularies[key] = opened(arrays, encoded["facts"])
+        return self._vocabularies[key]
+
+
+def labels_of(parts: Mapping[str, Any]) -> LabelSet:
+    """A label set of its parts, which may be a stranger's."""
+    vocabulary, concepts = parts.get("vocabulary"), parts.get("concepts")
+    language = parts.get("language")
+    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+        raise StoreError("the vocabulary of a label set is not one")
+    if concepts is not None and getattr(concepts, "dtype", None) != np.int32:
+        raise StoreError("the concepts of a label set must be numbers of 32 bits")
+    if language is not None and not isinstance(language, str):
+        raise StoreError("the language of a label set must be a string")
+    return LabelSet(**parts)
 
 
 def mapped_strings(data: np.ndarray, lengths: np.ndarray) -> pa.LargeStringArray:

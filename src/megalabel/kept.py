@@ -1,4 +1,4 @@
-"""A folder that is written whole or not at all, and read with distrust."""
+"""A folder of arrays that is written whole or not at all, and read with distrust."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from megalabel.errors import OutputError, StoreError
-from megalabel.files import MANIFEST, folder_aside, sync
+from megalabel.files import FOLDERS, MANIFEST, folder_aside, sync
 from megalabel.outputs import check_folder, reason_of
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.npy")
@@ -33,11 +33,11 @@ _PATIENCE = 100  # hundredths of a second
 
 
 class _NotWrittenError(OutputError, StoreError):
-    """A model folder that could not be written."""
+    """A folder that could not be written."""
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, manifest: str = MANIFEST) -> Iterator[Path]:
     """Give a new folder to fill, then put it in the place of `path` in one step.
 
     Until that step the old folder is untouched; whatever goes wrong, it stays. Folders left by
@@ -45,7 +45,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     given, path = path, Path(os.path.realpath(path))
     try:
-        check_target(path)
+        check_target(path, manifest)
         path.parent.mkdir(parents=True, exist_ok=True)
         with folder_aside(path.parent, f".{path.name}.saving-") as fresh:
             yield fresh
@@ -60,17 +60,18 @@ def replacing(path: Path) -> Iterator[Path]:
         raise _NotWrittenError(error.errno, message) from error
 
 
-def check_target(path: Path) -> None:
-    """Raise an error, before any work is done, if a model cannot be written there: an OutputError,
-    or a StoreError if something else would be lost."""
+def check_target(path: Path, manifest: str = MANIFEST) -> None:
+    """Raise an error, before any work is done, if a folder of a kind cannot be written there: an
+    OutputError, or a StoreError if something else would be lost."""
     check_folder(path, replaced=True)
     if not path.exists():
         return
-    if path.is_file() or (any(path.iterdir()) and not (path / MANIFEST).is_file()):
-        raise StoreError(f"{path} exists and is not a model folder; nothing was written")
+    kind = FOLDERS[manifest]
+    if path.is_file() or (any(path.iterdir()) and not (path / manifest).is_file()):
+        raise StoreError(f"{path} exists and is not a {kind} folder; nothing was written")
     for file in path.iterdir():
-        if file.name != MANIFEST and not FILE_NAME.fullmatch(file.name):
-            raise StoreError(f"{path} holds {file.name}, which is no part of a model")
+        if file.name != manifest and not FILE_NAME.fullmatch(file.name):
+            raise StoreError(f"{path} holds {file.name}, which is no part of a {kind}")
 
 
 def _exchange(fresh: Path, path: Path) -> None:
@@ -123,8 +124,9 @@ class Folder:
     ...     weights = folder.array("weights_.npy", "<f4", (3,))
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, manifest: str = MANIFEST) -> None:
+        self.path, self.manifest = Path(path), manifest
+        kind = FOLDERS[manifest]
         self._maps: dict[str, mmap.mmap] = {}
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         for _ in range(_PATIENCE):
@@ -133,11 +135,11 @@ class Folder:
                 return
             except (FileNotFoundError, NotADirectoryError):
                 if not _between_renames(self.path):
-                    raise StoreError(f"there is no model folder {self.path}") from None
+                    raise StoreError(f"there is no {kind} folder {self.path}") from None
                 time.sleep(0.01)
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be read: {error.strerror}") from None
-        raise StoreError(f"there is no model folder {self.path}")
+        raise StoreError(f"there is no {kind} folder {self.path}")
 
     def __enter__(self) -> Self:
         return self

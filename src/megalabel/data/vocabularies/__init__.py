@@ -1,0 +1,1 @@
+"""Vocabularies as files and folders."""
