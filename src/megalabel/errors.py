@@ -123,6 +123,14 @@ class StoreError(MegalabelError):
     """A model folder that is damaged, incomplete, or not one of ours."""
 
 
+class JudgeError(MegalabelError):
+    """A judge of labels that does not answer, or refuses to."""
+
+
+class BudgetError(MegalabelError):
+    """What is to be asked of a judge would cost more than was allowed."""
+
+
 class OutputError(MegalabelError, OSError):
     """A file or folder that could not be written; the message names it as it was given."""
 
