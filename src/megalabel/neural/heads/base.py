@@ -154,11 +154,15 @@ def best(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return bits.to(torch.int32).view(torch.float32), ids
 
 
-def best_of_chunks(chunks: Iterable[tuple[Tensor, int]], k: int) -> tuple[Tensor, Tensor]:
-    """The k best of each row, where scores come in chunks of labels, each with its first label."""
+def best_of_chunks(chunks: Iterable[tuple[Tensor, int | Tensor]], k: int) -> tuple[Tensor, Tensor]:
+    """The k best of each row, where scores come in chunks of labels, each with its first label, or
+    with all of them."""
     found: tuple[Tensor, Tensor] | None = None
     for scores, first in chunks:
-        ids = torch.arange(first, first + scores.shape[1], device=scores.device)
+        if isinstance(first, int):
+            ids = torch.arange(first, first + scores.shape[1], device=scores.device)
+        else:
+            ids = first
         part = best(scores, ids.expand_as(scores), k)
         if found is not None:
             both = [torch.cat(pair, dim=1) for pair in zip(found, part, strict=True)]

@@ -15,11 +15,12 @@ from torch import Tensor
 from megalabel.base import Check, number, one_of
 from megalabel.data import LabelSet
 from megalabel.labels import LabelTree
-from megalabel.neural.heads.base import Head, HeadModule, Learned, best_of_chunks
-from megalabel.neural.heads.steps.optimisers import Adam, Optimiser, Sgd
-from megalabel.neural.heads.steps.plain import plain_step, product
+from megalabel.neural.heads.base import Head, HeadModule, best_of_chunks
+from megalabel.neural.heads.learning import LearningModule, mixed
+from megalabel.neural.heads.steps.dense import DensePass
+from megalabel.neural.heads.steps.optimisers import Optimiser, create
+from megalabel.neural.heads.steps.plain import Pass, product
 from megalabel.neural.losses.base import Loss
-from megalabel.neural.targets import Targets
 from megalabel.rankers import DenseTree
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class DenseHead(Head):
         return made
 
 
-class DenseModule(HeadModule):
+class DenseModule(LearningModule):
     """One vector of weights a label, trained on all labels in every step.
 
     Neither the scores of all labels, nor the gradient by them, nor the gradient of all weights
@@ -214,98 +215,46 @@ class DenseModule(HeadModule):
         tuning: Tuning | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(width, labels, shard)
+        super().__init__(
+            width,
+            labels,
+            loss,
+            dropout=dropout,
+            value_every=value_every,
+            seed=seed,
+            shard=shard,
+            device=device,
+        )
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"weights are torch.float32 or torch.bfloat16, not {dtype}")
         if chunk is not None and chunk < 1:
             raise ValueError(f"a chunk holds at least one label, not {chunk}")
-        self.loss = loss
-        self.dropout = dropout
         self.chunk = chunk
-        self.value_every = value_every
-        self.seed = seed
         self.tuning = tuning
         weights = _initial(self.first, self.last, width, dtype, seed, device)
         self.register_buffer("weights", weights)
         made = torch.zeros(len(weights), device=weights.device) if bias else None
         self.register_buffer("bias", made)
-        self.register_buffer("value", torch.zeros((), device=weights.device))
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=weights.device))
         held = _most_frequent(compensate, label_counts, labels)
         held = held[(held >= self.first) & (held < self.last)] - self.first
-        self.optimiser: Optimiser
-        if optimiser == "sgd":
-            self.optimiser = Sgd(weights, weight_decay, held, momentum)
-        elif optimiser == "adam":
-            self.optimiser = Adam(weights, weight_decay, held)
-        else:
-            raise ValueError(f'the optimiser is "sgd" or "adam", not {optimiser!r}')
-        self._step: int | None = 0
-        self._fused: Any = None
-        self.register_load_state_dict_post_hook(DenseModule._forget_step)  # type: ignore[no-untyped-call]
+        self.optimiser: Optimiser = create(
+            optimiser, weights, weight_decay=weight_decay, compensated=held, momentum=momentum
+        )
 
-    def _forget_step(self, _: Any) -> None:
-        self._step = None
+    def begin_pass(self, features: Tensor) -> Pass:
+        """The products of these features with the weights, and their gradients."""
+        return DensePass(self, features)
 
-    @property
-    def step(self) -> int:
-        """How many steps have been made."""
-        if self._step is None:
-            self._step = int(self.steps)
-        return self._step
-
-    def forward(
-        self, features: Tensor, targets: Targets, shortlist: Tensor | None = None
-    ) -> Tensor:
-        """The mean loss of the rows; in training mode, also a step of the optimiser."""
-        self.check(features, targets)
-        if shortlist is not None:
-            raise ValueError("a dense head scores all labels; a shortlist is for ShortlistModule")
-        features = self.drop(features)
-        if not (self.training and torch.is_grad_enabled()):
-            return self.learn(features.detach(), targets, update=False)[0]
-        return Learned.apply(features, self, targets)  # type: ignore[no-any-return, no-untyped-call]
-
-    def drop(self, features: Tensor) -> Tensor:
-        """The features with some of them left out, in training; a function of seed and step."""
-        if not (self.training and self.dropout):
-            return features
-        source = torch.Generator(features.device).manual_seed(_mixed(self.seed, self.step, 2))
-        kept = torch.rand(features.shape, generator=source, device=features.device) >= self.dropout
-        return features * (kept / (1 - self.dropout)).to(features.dtype)
-
-    @torch.no_grad()
-    def learn(
-        self, features: Tensor, targets: Targets, *, update: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """The mean loss over rows and its gradient by the features; with `update`, a step."""
-        fused = self._fused_step(features.device)
-        every = self.value_every or (1 if fused is None else 16)
-        valued = not update or self.step % every == 0
-        with torch.autocast(features.device.type, enabled=False):
-            step = plain_step if fused is None or len(features) == 0 else fused
-            value, gradient = step(self, features, targets, update=update, valued=valued)
-        if not valued:
-            value = self.value
-        if update:
-            self.value = value
-            self._step = self.step + 1
-            self.steps += 1
-        return value, gradient.to(features.dtype)
-
-    def _fused_step(self, device: torch.device) -> Any:
+    def step_of_kernels(self, device: torch.device) -> Any:
         """The step made of kernels, where there are kernels for what this head does."""
-        if self._fused is None or self._fused[0] != device:
-            made = None
-            # Triton's interpreter runs kernels on a CPU, slowly: only where both ask for them
-            interpreted = os.environ.get("TRITON_INTERPRET") == "1" and self.tuning is not None
-            launches = device.type == "cuda" or interpreted
-            if launches and importlib.util.find_spec("triton") is not None:
-                from megalabel.neural.heads.steps.fused import step_for
+        # Triton's interpreter runs kernels on a CPU, slowly: only where both ask for them
+        interpreted = os.environ.get("TRITON_INTERPRET") == "1" and self.tuning is not None
+        launches = device.type == "cuda" or interpreted
+        if launches and importlib.util.find_spec("triton") is not None:
+            from megalabel.neural.heads.steps.fused import step_for
 
-                made = step_for(self)
-            self._fused = (device, made)
-        return self._fused[1]
+            return step_for(self)
+        return None
 
     def chunks(self, rows: int) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together."""
@@ -317,9 +266,11 @@ class DenseModule(HeadModule):
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and ids of each row's k best labels, best first, ties to the lower id."""
         self.check(features)
-        return best_of_chunks(self._chunk_scores(features.to(self.weights.dtype)), k)
+        return best_of_chunks(self.chunk_scores(features), k)
 
-    def _chunk_scores(self, x: Tensor) -> Iterator[tuple[Tensor, int]]:
+    def chunk_scores(self, features: Tensor) -> Iterator[tuple[Tensor, int]]:
+        """The scores of chunks of labels, each with the number of its first label."""
+        x = features.to(self.weights.dtype)
         for first, last in self.chunks(len(x)):
             scores = product(x, self.weights[first:last].T)
             if self.bias is not None:
@@ -346,14 +297,6 @@ class DenseModule(HeadModule):
         return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"
 
 
-def _mixed(seed: int, *parts: int) -> int:
-    """A seed of several numbers."""
-    for part in parts:
-        seed = (seed * 6364136223846793005 + part * 1442695040888963407 + 1) & (2**63 - 1)
-        seed ^= seed >> 29
-    return seed
-
-
 def _initial(
     first: int,
     last: int,
@@ -367,7 +310,7 @@ def _initial(
     bound = 1 / math.sqrt(width)
     block = 1 << 14
     for start in range(first // block * block, last, block):
-        source = torch.Generator(weights.device).manual_seed(_mixed(seed, start))
+        source = torch.Generator(weights.device).manual_seed(mixed(seed, start))
         drawn = torch.rand((block, width), generator=source, device=weights.device)
         here = slice(max(first, start), min(last, start + block))
         part = drawn[here.start - start : here.stop - start]

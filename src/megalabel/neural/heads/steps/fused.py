@@ -130,7 +130,7 @@ class FusedStep:
         else:
             patched, value = self._positives(head, scores, label, entries, valued)
         share, kept = head.optimiser.rates()
-        rates = (head.learning_rate, share / rows, head.optimiser.weight_decay, kept)
+        rates = (head.rate, share / rows, head.optimiser.weight_decay, kept)
         # from pinned memory, as a plain copy would wait for the step before
         settings = torch.tensor(rates, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
         inputs = _Inputs(x, row, label, patched, settings, shift)

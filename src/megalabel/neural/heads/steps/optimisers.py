@@ -21,7 +21,8 @@ class Optimiser(nn.Module, ABC):
     Parameters
     ----------
     weights
-        The matrix, (labels, width).
+        The matrix, (labels, width); or (groups, places, labels of a group), the rows of which are
+        groups.
     weight_decay
         A share of the weights taken away with every step, times the learning rate.
     compensated
@@ -40,14 +41,14 @@ class Optimiser(nn.Module, ABC):
             slots = torch.full((len(weights),), -1, dtype=torch.int32, device=weights.device)
             order = torch.arange(len(compensated), dtype=torch.int32, device=weights.device)
             slots[compensated.to(weights.device)] = order
-            residual = weights.new_zeros((len(compensated), weights.shape[1]))
+            residual = weights.new_zeros((len(compensated), *weights.shape[1:]))
         self.register_buffer("slots", slots)
         self.register_buffer("residual", residual)
 
     @property
     @abstractmethod
     def moment(self) -> Tensor | None:
-        """The moving mean of gradients, (labels, width) in the weights' dtype, if one is kept."""
+        """The moving mean of gradients, of the weights' shape and dtype, if one is kept."""
 
     @abstractmethod
     def rates(self) -> tuple[float, float]:
@@ -150,8 +151,9 @@ class Adam(Optimiser):
         self.betas = betas
         self.epsilon = epsilon
         self.register_buffer("mean", torch.zeros_like(weights))
+        labels = (len(weights), *weights.shape[2:])
         self.register_buffer(
-            "square", torch.zeros(len(weights), dtype=torch.float32, device=weights.device)
+            "square", torch.zeros(labels, dtype=torch.float32, device=weights.device)
         )
 
     @property
@@ -176,3 +178,19 @@ class Adam(Optimiser):
         self.mean[here] = self._rounding(mean, 1)
         pace = self.pace(lambda: gradient.square().mean(1), first, here.stop, steps)
         return -rate * (mean * pace[:, None] + self.weight_decay * weights)
+
+
+def create(
+    name: str,
+    weights: Tensor,
+    *,
+    weight_decay: float = 0.0,
+    compensated: Tensor | None = None,
+    momentum: float = 0.0,
+) -> Optimiser:
+    """An optimiser by name: "sgd" or "adam"."""
+    if name == "sgd":
+        return Sgd(weights, weight_decay, compensated, momentum)
+    if name == "adam":
+        return Adam(weights, weight_decay, compensated)
+    raise ValueError(f'the optimiser is "sgd" or "adam", not {name!r}')

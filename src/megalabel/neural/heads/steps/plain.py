@@ -1,7 +1,8 @@
-"""A dense head's step in plain torch: any device, any loss, the same arithmetic as the kernels."""
+"""A head's step in plain torch: any device, any loss, the same arithmetic as the kernels."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,13 +12,14 @@ from megalabel.neural.heads.steps.rounding import random_halves, round_randomly
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
-    from megalabel.neural.heads.dense import DenseModule
+    from megalabel.neural.heads.learning import LearningModule
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """A matrix product summed in float32, whatever the factors' dtype."""
+    """A product of matrices, or of stacks of them, summed in float32 whatever their dtype."""
     if a.is_cuda and a.dtype == torch.bfloat16:
-        return torch.mm(a, b, out_dtype=torch.float32)
+        made = torch.mm if a.ndim == 2 else torch.bmm
+        return made(a, b, out_dtype=torch.float32)
     return a.float() @ b.float()
 
 
@@ -26,7 +28,7 @@ def column_share(loss: object, columns: int, labels: int) -> float:
     return columns / labels if getattr(loss, "reduction", "sum") == "mean" else 1.0
 
 
-def row_targets(head: DenseModule, targets: Targets) -> tuple[Tensor, Tensor]:
+def row_targets(head: LearningModule, targets: Targets) -> tuple[Tensor, Tensor]:
     """For a softmax over labels: the weight of each entry of the targets, and each row's sum."""
     labels, values, mask = targets.padded()
     loss: Any = head.loss
@@ -34,10 +36,46 @@ def row_targets(head: DenseModule, targets: Targets) -> tuple[Tensor, Tensor]:
     return weights[mask], weights.sum(1)
 
 
+class Pass(ABC):
+    """A batch's features on their way through a head's weights and back, a chunk of labels at a
+    time.
+
+    Chunks are first and last of the labels, counted from the head's first. Where a chunk has more
+    columns than there are labels, the others score so low that no loss looks at them.
+    """
+
+    gradient: Tensor
+    """By the features (rows, width), float32: the sum over the chunks that were learned."""
+    dtype: torch.dtype
+    """Of the weights."""
+
+    @abstractmethod
+    def chunks(self) -> list[tuple[int, int]]:
+        """First and last of the labels that come together."""
+
+    @abstractmethod
+    def scores(self, first: int, last: int) -> Tensor:
+        """The scores (rows, last - first) of a chunk, float32."""
+
+    @abstractmethod
+    def learn(self, first: int, last: int, by_score: Tensor, *, update: bool) -> None:
+        """Take the gradient by the scores of the chunk that was scored last: add to that by the
+        features and, with `update`, move the weights."""
+
+
 def plain_step(
-    head: DenseModule, features: Tensor, targets: Targets, *, update: bool, valued: bool
+    head: LearningModule,
+    features: Tensor,
+    targets: Targets,
+    *,
+    update: bool,
+    valued: bool,
+    made: Pass | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean loss and its gradient by the features; with `update`, the weights move."""
+    """The mean loss and its gradient by the features; with `update`, the weights move.
+
+    `made` is a pass that has begun; None: the head begins one.
+    """
     loss = head.loss
     if loss is None:
         raise ValueError("a head without a loss cannot learn")
@@ -49,25 +87,16 @@ def plain_step(
             "labels nor a softmax over them"
         )
     rows = max(1, len(features))
-    dtype = head.weights.dtype
-    x = features.to(dtype)
-    gradient = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-    value = torch.zeros((), dtype=torch.float32, device=x.device)
-
-    def scored(first: int, last: int) -> Tensor:
-        scores = product(x, head.weights[first:last].T)
-        return scores if head.bias is None else scores + head.bias[first:last]
-
+    made = head.begin_pass(features) if made is None else made
+    value = torch.zeros((), dtype=torch.float32, device=features.device)
     if normalised:
         entries, mass = row_targets(head, targets)
         weighted = targets.with_values(entries)
-        normaliser = torch.full((len(x),), -torch.inf, device=x.device)
-        for first, last in head.chunks(len(x)):
-            normaliser = torch.logaddexp(normaliser, (scored(first, last) * cooling).logsumexp(1))
-        normaliser = head.merge_normaliser(normaliser)
-    for first, last in head.chunks(len(x)):
-        scores = scored(first, last)
-        ids = torch.arange(head.first + first, head.first + last, device=x.device)
+        normaliser = head.merge_normaliser(normaliser_of(head, features))
+    for first, last in made.chunks():
+        scores = made.scores(first, last)
+        ids = torch.arange(head.first + first, head.first + last, device=features.device)
+        ids = ids.clamp(max=head.labels - 1)  # what is beyond is looked at by no loss
         if normalised:
             wanted = weighted.dense(head.first + first, head.first + last)
             logits = scores * cooling - normaliser[:, None]
@@ -79,25 +108,32 @@ def plain_step(
             by_score = loss.gradient(scores, wanted, labels=ids).float() * share
             if valued:
                 value += loss(scores, wanted, labels=ids).float().sum() * share
-        by_score = by_score.to(dtype)
-        weights = head.weights[first:last]
-        gradient += product(by_score, weights)
-        if update:
-            move(head, first, last, product(by_score.T, x) / rows)
-            if head.bias is not None:
-                head.bias[first:last] -= head.learning_rate * by_score.float().sum(0) / rows
-    return value / rows, gradient / rows
+        made.learn(first, last, by_score.to(made.dtype), update=update)
+    return value / rows, made.gradient / rows
 
 
-def move(head: DenseModule, first: int, last: int, gradient: Tensor) -> None:
-    """Move the weights of a chunk by their gradient."""
-    labels = torch.arange(head.first + first, head.first + last, device=gradient.device)
+def normaliser_of(head: LearningModule, features: Tensor) -> Tensor:
+    """Each row's log-sum-exp over a head's own labels, of scores as the loss takes them."""
+    cooling = 1 / getattr(head.loss, "temperature", 1.0)
+    made = head.begin_pass(features)
+    normaliser = torch.full((len(features),), -torch.inf, device=features.device)
+    for first, last in made.chunks():
+        own = (made.scores(first, last) * cooling).logsumexp(1)
+        normaliser = torch.logaddexp(normaliser, own)
+    return normaliser
+
+
+def move(head: Any, first: int, last: int, gradient: Tensor, ids: Tensor) -> None:
+    """Move rows first to last - 1 of a head's weights by their gradient; `ids` number them in any
+    shard alike, for what is drawn."""
+    width = gradient[0].numel()
 
     def rounding(x: Tensor, stream: int) -> Tensor:
         if head.weights.dtype == torch.float32:
             return x
-        return round_randomly(x, random_halves(head.seed, head.step, stream, labels, head.width))
+        halves = random_halves(head.seed, head.step, stream, ids, width)
+        return round_randomly(x, halves.view(x.shape))
 
     head.optimiser.move(
-        head.weights[first:last], gradient, first, head.learning_rate, head.step + 1, rounding
+        head.weights[first:last], gradient, first, head.rate, head.step + 1, rounding
     )
