@@ -42,7 +42,7 @@ def batch(rows, width, labels, seed=0):
 
 def dense_weights(head: SparseModule):
     """The matrix (labels, width) that a sparse one stands for, in float64."""
-    groups, fan_in, group = head.weights.shape
+    groups, _, group = head.weights.shape
     made = torch.zeros((groups * group, head.width), dtype=torch.float64)
     for number in range(groups * group):
         at = head.indices[number // group].long()
