@@ -81,7 +81,7 @@ def test_what_stays_and_what_goes(
     assert count == int(pruned.sum())
     assert head.indices.shape == indices.shape  # the fan-in, and what groups share
     assert (head.indices.diff(dim=1) > 0).all()
-    assert 0 <= int(head.indices.min())
+    assert int(head.indices.min()) >= 0
     assert int(head.indices.max()) < width
     wanted = {
         "layer": round(fraction * indices.numel()),
