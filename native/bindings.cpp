@@ -8,6 +8,7 @@
 #include "bind_arrays.hpp"
 #include "bind_boosting.hpp"
 #include "bind_decision.hpp"
+#include "bind_fan_in.hpp"
 #include "bind_labels.hpp"
 #include "bind_linear.hpp"
 #include "bind_matching.hpp"
@@ -79,6 +80,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_retrieval(m);
     megalabel::bind::bind_products(m);
     megalabel::bind::bind_vectors(m);
+    megalabel::bind::bind_fan_in(m);
     megalabel::bind::bind_training(m);
     megalabel::bind::bind_boosting(m);
     megalabel::bind::bind_chunks(m);

@@ -688,6 +688,218 @@ def search_vectors(
     Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
 ]: ...
 
+FAN_IN_TILE: int = 32
+
+class FanInForm(enum.Enum):
+    """The losses of labels that look at a few features."""
+
+    logistic = 0
+
+    squared_hinge = 1
+
+    focal = 2
+
+    softmax = 3
+
+class FanInMethod(enum.Enum):
+    """How their weights move."""
+
+    sgd = 0
+
+    adam = 1
+
+class FanIn:
+    """
+    Groups of labels that share the features they look at.
+
+    The numbers of these (groups, features), weights (groups, features, labels of a group) as
+    float32, float16, the bits of bfloat16, or int8; by place, a scale, a bias and the label, -1
+    for none. No scales: 1; no bias: 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        indices: Annotated[
+            NDArray[numpy.uint16], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ]
+        | Annotated[
+            NDArray[numpy.uint32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float32],
+            dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+        ]
+        | Annotated[
+            NDArray[numpy.float16],
+            dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+        ]
+        | Annotated[
+            NDArray[numpy.uint16],
+            dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+        ]
+        | Annotated[
+            NDArray[numpy.int8],
+            dict(shape=(None, None, None), order="C", device="cpu", writable=False),
+        ],
+        scales: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        bias: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        labels: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        width: int,
+        label_count: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class FanInTraining:
+    """
+    The same while it is trained.
+
+    Weights and their moments are float32 or the bits of bfloat16; moments of size 0 are not
+    kept. `places`: of each label, -1 where it is not here.
+    """
+
+    def __init__(
+        self,
+        *,
+        indices: Annotated[
+            NDArray[numpy.uint16], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ]
+        | Annotated[
+            NDArray[numpy.uint32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float32], dict(shape=(None, None, None), order="C", device="cpu")
+        ]
+        | Annotated[NDArray[numpy.uint16], dict(shape=(None, None, None), order="C", device="cpu")],
+        first: Annotated[
+            NDArray[numpy.float32], dict(shape=(None, None, None), order="C", device="cpu")
+        ]
+        | Annotated[NDArray[numpy.uint16], dict(shape=(None, None, None), order="C", device="cpu")],
+        second: Annotated[
+            NDArray[numpy.float32], dict(shape=(None, None, None), order="C", device="cpu")
+        ]
+        | Annotated[NDArray[numpy.uint16], dict(shape=(None, None, None), order="C", device="cpu")],
+        bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+        labels: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        places: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class FanInTruth:
+    """
+    A CSR matrix of labels, and what their losses count for.
+
+    Of each entry, what its loss as a label that applies counts for, and that as one that does
+    not; what all other labels count for, each or all of them. Of softmax, for each row the
+    logarithm of the sum of exponentials, and its weight.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        labels: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        positives: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        negatives: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        weights: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        weight: float,
+        normalisers: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        masses: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class FanInOptimiser:
+    """
+    How weights move; `step` is the number of this one, from 0.
+
+    Momentum is of sgd, betas and epsilon are of adam.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: FanInMethod,
+        rate: float,
+        momentum: float,
+        decay: float,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        seed: int,
+        step: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def fan_in_best(
+    *,
+    layer: FanIn,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]:
+    """
+    The k best labels of each row and their scores, ties to the lower label.
+
+    `allowed` marks those that may be found, all if it is empty. A place that no label takes
+    holds the number of labels and minus infinity.
+    """
+
+def fan_in_step(
+    *,
+    layer: FanInTraining,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    truth: FanInTruth,
+    form: FanInForm,
+    number: float,
+    optimiser: FanInOptimiser,
+    gradient: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+    update: bool,
+    valued: bool,
+) -> float:
+    """
+    One step of training, in place: the sum of the losses, which is 0 unless `valued`.
+
+    Its gradient by the rows fills `gradient`; with `update`, weights and biases move. An error
+    or an interrupt may leave some of them moved.
+    """
+
 LANES: int = 16
 
 MOST_KEPT_ROWS: int = 131072

@@ -42,7 +42,14 @@ from megalabel.labels import Jpv, LabelPoints, LabelTree, Richards
 from megalabel.linear import OneVsAll, OnlineTree, Prior, TreeClassifier
 from megalabel.mixing import mix
 from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
-from megalabel.rankers import BoostedTrees, DenseTree, Ensemble, LabelVectors, NearestLabels
+from megalabel.rankers import (
+    BoostedTrees,
+    DenseTree,
+    Ensemble,
+    LabelVectors,
+    NearestLabels,
+    SparseLabels,
+)
 from megalabel.retrieval import NearestNeighbours, VectorIndex
 from megalabel.tagger import Tagger
 
@@ -316,6 +323,17 @@ def dense_tree() -> Component:
         biases_=[dense(3), dense(8)],
         labels_=LABELS,
     )
+
+
+@kind
+def sparse_labels() -> Component:
+    return SparseLabels.from_dense(dense(8, 20), dense(8), LABELS, fan_in=5)
+
+
+@kind
+def sparse_labels_int8() -> Component:
+    options = {"fan_in": 5, "group": 4, "precision": "int8", "head": 2}
+    return SparseLabels.from_dense(dense(8, 20), dense(8), LABELS, **options)
 
 
 @kind

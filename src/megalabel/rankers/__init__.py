@@ -8,6 +8,7 @@ from megalabel.rankers.ensemble import Ensemble
 from megalabel.rankers.label_vectors import LabelVectors
 from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
+from megalabel.rankers.sparse import SparseLabels
 
 __all__ = [
     "AttentionTree",
@@ -21,5 +22,6 @@ __all__ = [
     "Mix",
     "NearestLabels",
     "OnnxStates",
+    "SparseLabels",
     "Stack",
 ]

@@ -50,6 +50,7 @@ CLASSES = {
     "OnnxStates": "megalabel.rankers.attention:OnnxStates",
     "OnlineTree": "megalabel.linear:OnlineTree",
     "Prior": "megalabel.linear:Prior",
+    "SparseLabels": "megalabel.rankers:SparseLabels",
     "Stack": "megalabel.rankers:Stack",
     "TreeClassifier": "megalabel.linear:TreeClassifier",
     "VectorIndex": "megalabel.retrieval:VectorIndex",
