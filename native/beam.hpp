@@ -150,6 +150,8 @@ struct Tree {
     std::span<const std::int32_t> labels;
     std::size_t label_count;
     Post post;
+    // Of each level, which nodes have a label below them that may be an answer; empty: all.
+    std::span<const std::vector<std::uint8_t>> open = {};
 
     void check(const Queries& queries) const {
         if (levels.empty()) throw std::invalid_argument("a tree has at least one level");
@@ -186,6 +188,32 @@ struct Tree {
         return label;
     }
 
+    // Which nodes of each level have one of the allowed labels below them.
+    std::vector<std::vector<std::uint8_t>> nodes_above(
+        std::span<const std::uint8_t> allowed) const {
+        if (allowed.size() != label_count)
+            throw std::invalid_argument("there must be a mark for each label");
+        std::vector<std::vector<std::uint8_t>> marks(levels.size());
+        for (std::size_t t = levels.size(); t-- > 0;) {
+            marks[t].resize(levels[t].nodes());
+            if (last(t)) {
+                for (std::size_t node = 0; node < marks[t].size(); ++node)
+                    marks[t][node] = allowed[number(t, node)] != 0;
+                continue;
+            }
+            for (std::size_t node = 0; node < marks[t].size(); ++node) {
+                const Chunk below = levels[t + 1].chunk(node);
+                const auto first = marks[t + 1].begin() + below.first_child;
+                marks[t][node] = std::find(first, first + below.children, 1) != first + below.children;
+            }
+        }
+        return marks;
+    }
+
+    bool may_answer(std::size_t level, std::size_t node) const {
+        return open.empty() || open[level][node] != 0;
+    }
+
     // Offers the children of a parent, given their margins.
     void offer(std::size_t level, const Chunk& chunk, float parent, const float* margins,
                Leaders& leaders) const {
@@ -193,7 +221,7 @@ struct Tree {
         // Saves most of the scores: nearly all margins are too low.
         const float least = least_margin(post, above, leaders.floor());
         for (std::size_t c = 0; c < chunk.children; ++c) {
-            if (margins[c] < least) continue;
+            if (margins[c] < least || !may_answer(level, chunk.first_child + c)) continue;
             leaders.offer(static_cast<float>(above + log_score(post, margins[c])),
                           number(level, chunk.first_child + c));
         }
@@ -367,6 +395,7 @@ class BestFirstSearch {
             scorer.score(i, true, margins.data());
             for (std::size_t c = 0; c < chunk.children; ++c) {
                 const std::size_t child = chunk.first_child + c;
+                if (!tree_.may_answer(node.level, child)) continue;
                 const auto score =
                     static_cast<float>(node.score + log_score(tree_.post, margins[c]));
                 const float key =

@@ -209,11 +209,20 @@ class Trees {
             trees_.push_back({levels_[t], span(label_of_leaf[t]), labels, post});
     }
 
-    // Answers by a search of each tree, which make(tree, its number) makes.
+    // Answers by a search of each tree, which make(tree, its number) makes; with marks of labels,
+    // by those that are marked.
     template <class Make>
     RankedArrays answer(const Queries& queries, std::size_t k, std::size_t wide,
-                        Make&& make) const {
+                        std::span<const std::uint8_t> allowed, Make&& make) {
         auto ranked = without_gil([&] {
+            if (!allowed.empty()) {
+                open_.resize(trees_.size());
+                for (std::size_t t = 0; t < trees_.size(); ++t) {
+                    trees_[t].check(queries);
+                    open_[t] = trees_[t].nodes_above(allowed);
+                    trees_[t].open = open_[t];
+                }
+            }
             std::vector<decltype(make(trees_[0], 0))> searches;
             for (std::size_t t = 0; t < trees_.size(); ++t) searches.push_back(make(trees_[t], t));
             return ForestSearch(std::span(std::as_const(searches)), trees_[0], queries, k, wide)
@@ -225,16 +234,17 @@ class Trees {
   private:
     std::vector<std::vector<ChunkedWeights>> levels_;
     std::vector<Tree> trees_;
+    std::vector<std::vector<std::vector<std::uint8_t>>> open_;
 };
 
 template <class Rows>
 RankedArrays beam_search(const std::vector<std::vector<const Level*>>& levels,
                          const std::vector<In<std::int32_t>>& label_of_leaf, std::size_t labels,
                          Post post, const Rows& rows, float bias, std::size_t k, std::size_t wide,
-                         std::size_t beam) {
+                         In<std::uint8_t> allowed, std::size_t beam) {
     const auto queries = queries_of(rows, bias);
     return Trees(levels, label_of_leaf, labels, post)
-        .answer(queries, k, wide, [&](const Tree& tree, std::size_t) {
+        .answer(queries, k, wide, span(allowed), [&](const Tree& tree, std::size_t) {
             return BeamSearch(tree, queries, wide, beam);
         });
 }
@@ -243,7 +253,7 @@ template <class Rows>
 RankedArrays best_first_search(const std::vector<std::vector<const Level*>>& levels,
                                const std::vector<In<std::int32_t>>& label_of_leaf,
                                std::size_t labels, Post post, const Rows& rows, float bias,
-                               std::size_t k, std::size_t wide,
+                               std::size_t k, std::size_t wide, In<std::uint8_t> allowed,
                                const std::vector<std::vector<In<float>>>& log_weights) {
     const auto queries = queries_of(rows, bias);
     std::vector<std::vector<std::span<const float>>> weights(levels.size());
@@ -252,7 +262,7 @@ RankedArrays best_first_search(const std::vector<std::vector<const Level*>>& lev
     for (std::size_t t = 0; t < log_weights.size(); ++t)
         for (const auto& level : log_weights[t]) weights[t].push_back(span(level));
     return Trees(levels, label_of_leaf, labels, post)
-        .answer(queries, k, wide, [&](const Tree& tree, std::size_t t) {
+        .answer(queries, k, wide, span(allowed), [&](const Tree& tree, std::size_t t) {
             return BestFirstSearch(tree, queries, wide, weights[t]);
         });
 }
@@ -262,10 +272,10 @@ void bind_searches(nb::module_& m) {
     m.def("score_pairs", &score_pairs<Rows>, "level"_a, "queries"_a, nb::kw_only(), "bias"_a,
           "rows"_a, "parents"_a);
     m.def("beam_search", &beam_search<Rows>, nb::kw_only(), "levels"_a, "label_of_leaf"_a,
-          "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "wide"_a, "beam"_a);
+          "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "wide"_a, "allowed"_a, "beam"_a);
     m.def("best_first_search", &best_first_search<Rows>, nb::kw_only(), "levels"_a,
           "label_of_leaf"_a, "labels"_a, "post"_a, "queries"_a, "bias"_a, "k"_a, "wide"_a,
-          "log_weights"_a);
+          "allowed"_a, "log_weights"_a);
 }
 
 inline void bind_chunks(nb::module_& m) {

@@ -67,15 +67,16 @@ inline void bind_retrieval(nb::module_& m) {
     m.def(
         "vote",
         [](In2<std::int32_t> ids, In2<float> similarities, double power, const SparseRows& labels,
-           In<float> prior, In<std::int32_t> by_prior, std::size_t k) {
+           In<float> prior, In<std::int32_t> by_prior, In<std::uint8_t> allowed, std::size_t k) {
             const Neighbours neighbours{span(ids), span(similarities), ids.shape(0), ids.shape(1)};
             auto ranked = without_gil([&] {
-                return vote(neighbours, power, labels.view(), span(prior), span(by_prior), k);
+                return vote(neighbours, power, labels.view(), span(prior), span(by_prior),
+                            span(allowed), k);
             });
             return to_numpy(std::move(ranked), neighbours.n, k);
         },
         nb::kw_only(), "ids"_a, "similarities"_a, "power"_a, "labels"_a, "prior"_a, "by_prior"_a,
-        "k"_a);
+        "allowed"_a, "k"_a);
 }
 
 }  // namespace megalabel::bind

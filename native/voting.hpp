@@ -1,6 +1,7 @@
 // Labels scored by the votes of a text's nearest neighbours.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -24,10 +25,11 @@ struct Neighbours {
 // of a neighbour is its similarity (in parts of the nearest one's, which cancels) to the given
 // power. Places left over go to the labels that got no vote, by falling prior, with the prior times
 // the lowest voted score: below every vote, and smaller the less certain the votes were. A row with
-// no votes at all is given the prior itself.
+// no votes at all is given the prior itself. Where labels are marked, votes are counted as without
+// marks, but only marked labels are answers.
 inline Ranked vote(const Neighbours& neighbours, double power, const SparseRows& labels,
                    std::span<const float> prior, std::span<const std::int32_t> by_prior,
-                   std::size_t k) {
+                   std::span<const std::uint8_t> allowed, std::size_t k) {
     labels.check();
     const std::size_t width = labels.width;
     if (prior.size() != width || by_prior.size() != width)
@@ -36,6 +38,11 @@ inline Ranked vote(const Neighbours& neighbours, double power, const SparseRows&
         neighbours.similarities.size() != neighbours.ids.size())
         throw std::invalid_argument("neighbours and similarities differ in shape");
     if (k == 0) throw std::invalid_argument("k must be at least 1");
+    if (!allowed.empty() && allowed.size() != width)
+        throw std::invalid_argument("there must be a mark for each label");
+    const auto may_answer = [&](std::size_t label) {
+        return allowed.empty() || allowed[label] != 0;
+    };
 
     struct Scratch {
         std::vector<double> votes;
@@ -64,21 +71,27 @@ inline Ranked vote(const Neighbours& neighbours, double power, const SparseRows&
             }
         }
         scratch.best.reset(k);
+        float lowest = std::numeric_limits<float>::infinity();
         for (std::int32_t label : scratch.voted) {
             double& votes = scratch.votes[static_cast<std::size_t>(label)];
             auto score = static_cast<float>(votes / total);
-            if (score == 0) votes = 0;  // too small to tell from none
-            scratch.best.offer(score, label);
+            if (score == 0) {
+                votes = 0;  // too small to tell from none
+                continue;
+            }
+            lowest = std::min(lowest, score);
+            if (may_answer(static_cast<std::size_t>(label))) scratch.best.offer(score, label);
         }
         scratch.best.write(out, i);
 
         std::size_t place = scratch.best.sorted().size();
-        const float lowest = place > 0 ? scratch.best.sorted().back().score : 1.0f;
-        const float ceiling = place > 0 ? std::nextafter(lowest, 0.0f) : 1.0f;
+        const bool any = std::isfinite(lowest);
+        if (!any) lowest = 1.0f;
+        const float ceiling = any ? std::nextafter(lowest, 0.0f) : 1.0f;
         for (std::size_t r = 0; r < width && place < k; ++r) {
             auto label = static_cast<std::size_t>(static_cast<std::uint32_t>(by_prior[r]));
             if (label >= width) throw std::invalid_argument("a label's number is too large");
-            if (scratch.votes[label] > 0) continue;
+            if (scratch.votes[label] > 0 || !may_answer(label)) continue;
             out.ids[i * k + place] = static_cast<std::int32_t>(label);
             out.scores[i * k + place++] = std::min(lowest * prior[label], ceiling);
         }

@@ -599,6 +599,9 @@ def vote(
     by_prior: Annotated[
         NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
     ],
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     k: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1199,6 +1202,9 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1221,6 +1227,9 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1241,6 +1250,9 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     log_weights: Sequence[
         Sequence[
             Annotated[
@@ -1269,6 +1281,9 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     log_weights: Sequence[
         Sequence[
             Annotated[

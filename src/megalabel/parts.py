@@ -6,19 +6,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from megalabel.base import Component, Learned
+from megalabel.data import Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import filled_rows
-from megalabel.errors import ParameterError
+from megalabel.data.matrix import clamped, filled_rows, row_count, some_rows
+from megalabel.errors import ParameterError, ShapeError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
 
     from megalabel import _native
     from megalabel.base import Matrix
-    from megalabel.data import LabelSet, Ranking
+    from megalabel.data import LabelSet
+
+_CELLS = 1 << 24  # of rankings held at a time
 
 
 class Featurizer(Component, ABC):
@@ -154,6 +158,60 @@ class Classifier(Component, ABC):
     @abstractmethod
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row, best first, ties to the lower label number."""
+
+    def rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        """The k best labels of each row among those that are allowed, with the scores that `rank`
+        gives them; there are places left over where there are not so many.
+
+        Parameters
+        ----------
+        X : CSR matrix, array, tokens or views
+        k : int
+        allowed : bool array (labels,)
+            Which labels may be answers.
+        """
+        self.check_fitted()
+        allowed = np.asarray(allowed)
+        if allowed.dtype != bool or allowed.shape != (len(self.labels_),):
+            raise ShapeError(
+                f"allowed must be a bool for each of {len(self.labels_)} labels, not "
+                f"{allowed.dtype} {allowed.shape}"
+            )
+        k = clamped(k, max(1, len(allowed)))
+        return self.rank(X, k) if allowed.all() else self._rank_allowed(X, k, allowed)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether `rank_allowed` may find labels of higher scores than some that `rank` finds, as a
+        beam of the best nodes goes elsewhere then."""
+        return False
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        """The ranking among some labels, where not all are allowed.
+
+        By default rows are ranked deeper and deeper until enough of the labels are allowed, at last
+        all labels. A classifier that can look among these labels alone writes it.
+        """
+        labels, rows = len(allowed), row_count(X)
+        wanted = min(k, int(allowed.sum()))
+        ids = np.full((rows, k), labels, np.int32)
+        scores = np.full((rows, k), -np.inf, np.float32)
+        waiting = np.arange(rows if wanted else 0)
+        depth = min(labels, 2 * k + int(wanted / max(allowed.mean(), 1 / labels)))
+        while len(waiting):
+            size, left = max(1, _CELLS // depth), []
+            for start in range(0, len(waiting), size):
+                some = waiting[start : start + size]
+                own = X if len(some) == rows else some_rows(X, some)
+                found = self.rank(own, depth).only(allowed).top(k)
+                done = found.present.sum(axis=1) >= wanted
+                if depth == labels:
+                    done[:] = True
+                ids[some[done], : found.k] = found.ids[done]
+                scores[some[done], : found.k] = found.scores[done]
+                left.append(some[~done])
+            waiting, depth = np.concatenate(left), min(labels, 2 * depth)
+        return Ranking(ids, scores, self.labels_)
 
     def parts(self, features: Featurizer) -> tuple[Featurizer, Classifier]:
         """What answers, once trained on the vectors of `features`: features and a classifier.

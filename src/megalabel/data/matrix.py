@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csc_matrix, csr_matrix, issparse, vstack
 
 from megalabel import _native
@@ -212,6 +213,38 @@ def stacked(rows: Any, more: Any) -> Any:
     if isinstance(rows, np.ndarray):
         return np.concatenate([rows, more.astype(rows.dtype, copy=False)])
     return rows.stacked(more)
+
+
+def some_rows(rows: Any, numbers: np.ndarray) -> Any:
+    """Some of the rows that a classifier sees: of a matrix, of texts, of several such (a list), or
+    of whatever takes numbers in brackets.
+
+    Examples
+    --------
+    >>> some_rows([np.eye(3), ["a", "b", "c"]], np.array([2]))
+    [array([[0., 0., 1.]]), ['c']]
+    """
+    if isinstance(rows, pa.Array):
+        return rows.take(pa.array(numbers))
+    if not isinstance(rows, list):
+        return rows[numbers]
+    if rows and isinstance(rows[0], str):
+        return [rows[number] for number in numbers.tolist()]
+    return [some_rows(part, numbers) for part in rows]
+
+
+def row_count(rows: Any) -> int:
+    """How many rows a classifier sees: of a matrix, of texts, or of several such (a list).
+
+    Examples
+    --------
+    >>> row_count([np.eye(3), ["a", "b", "c"]])
+    3
+    """
+    if hasattr(rows, "shape"):
+        return int(rows.shape[0])
+    of_several = isinstance(rows, list) and rows and not isinstance(rows[0], str)
+    return row_count(rows[0]) if of_several else len(rows)
 
 
 def scaled_rows(Y: csr_matrix, norm: str | None) -> csr_matrix:

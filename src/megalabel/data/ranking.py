@@ -124,6 +124,30 @@ class Ranking:
         ids = np.where(rows[:, None], len(self.labels), self.ids)
         return Ranking(ids, np.where(rows[:, None], -np.inf, self.scores), self.labels)
 
+    def only(self, allowed: np.ndarray) -> Ranking:
+        """Drop all labels but those of a mask (labels,); those behind them move up.
+
+        Examples
+        --------
+        >>> ranking = Ranking([[1, 0]], [[0.9, 0.2]], LabelSet(["cat", "dog"]))
+        >>> ranking.only(np.array([True, False])).tags()
+        [[Tag(label='cat', probability=0.2)]]
+        """
+        labels = len(self.labels)
+        kept = np.append(allowed, False)[np.minimum(self.ids, labels)]
+        order = np.argsort(~kept, axis=1, kind="stable")
+        kept = np.take_along_axis(kept, order, 1)
+        ids = np.where(kept, np.take_along_axis(self.ids, order, 1), labels)
+        scores = np.where(kept, np.take_along_axis(self.scores, order, 1), -np.inf)
+        return Ranking(ids, scores, self.labels)
+
+    def lacks(self, other: Ranking) -> np.ndarray:
+        """Which cells of another ranking of the same rows hold a label that is not in the same row
+        here: bool (n, k)."""
+        labels = len(self.labels)
+        step = np.arange(len(self))[:, None] * (labels + 1)
+        return other.present & ~np.isin(other.ids + step, self.ids + step)
+
     def without(self, excluded: csr_matrix | None) -> Ranking:
         """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
         if excluded is None or excluded.nnz == 0:

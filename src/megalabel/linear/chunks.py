@@ -356,6 +356,7 @@ def beam_search(
     exact: bool = False,
     weights: Any = None,
     n_labels: int | None = None,
+    allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best labels of each row of X in a tree.
 
@@ -387,6 +388,8 @@ def beam_search(
         `subtree_weights` makes of them may be given instead: that takes a pass over all nodes.
     n_labels : int, optional
         The number of labels. None: as many as leaves.
+    allowed : bool array (labels,), optional
+        Which labels may be answers. Nodes without any of them below are not gone to.
 
     Returns
     -------
@@ -410,7 +413,8 @@ def beam_search(
     if weights is not None and not prepared:
         weights = subtree_weights(levels, labels, weights)
     log_weights = [] if weights is None else [weights]
-    return _searched([(levels, labels)], X, k, beam, post, bias, exact, n_labels, log_weights)
+    tree = [(levels, labels)]
+    return _searched(tree, X, k, beam, post, bias, exact, n_labels, allowed, log_weights)
 
 
 def forest_search(
@@ -423,6 +427,7 @@ def forest_search(
     bias: float = 1.0,
     exact: bool = False,
     n_labels: int | None = None,
+    allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best labels of each row of X by the mean of their scores in several trees.
 
@@ -443,7 +448,7 @@ def forest_search(
     >>> ids.tolist(), scores.tolist()
     ([[0, 1]], [[1.0, 0.5]])
     """
-    return _searched(trees, X, k, beam, post, bias, exact, n_labels, [])
+    return _searched(trees, X, k, beam, post, bias, exact, n_labels, allowed, [])
 
 
 def _searched(
@@ -455,6 +460,7 @@ def _searched(
     bias: float,
     exact: bool,
     n_labels: int | None,
+    allowed: np.ndarray | None,
     log_weights: list[list[np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `beam_search` and `forest_search` give; weights are those of `subtree_weights`, of each
@@ -480,6 +486,7 @@ def _searched(
         "bias": _bias(bias),
         "k": found,
         "wide": found if len(trees) == 1 else max(found, min(2 * int(beam), count)),
+        "allowed": marks_of(allowed),
     }
     if exact:
         ids, scores = _native.best_first_search(**search, log_weights=log_weights)
@@ -490,6 +497,11 @@ def _searched(
         ids = np.pad(ids, left, constant_values=count)
         scores = np.pad(scores, left, constant_values=-np.inf)
     return ids, scores
+
+
+def marks_of(allowed: np.ndarray | None) -> np.ndarray:
+    """A mask of labels as the native core takes it; none: all are allowed."""
+    return np.zeros(0, np.uint8) if allowed is None else np.ascontiguousarray(allowed, np.uint8)
 
 
 def subtree_weights(

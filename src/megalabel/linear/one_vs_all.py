@@ -133,6 +133,12 @@ class OneVsAll(training.LinearClassifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row; scores estimate probabilities, and are not calibrated."""
+        return self._searched(X, k)
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.weights_.n_features_)
         ids, scores = beam_search(
@@ -142,6 +148,7 @@ class OneVsAll(training.LinearClassifier):
             clamped(k, max(1, len(self.labels_))),
             post="sigmoid" if self.loss == "logistic" else "noop",
             bias=self.bias,
+            allowed=allowed,
         )
         if self.loss == "squared-hinge":
             # the minimiser of the squared hinge is 2 P - 1 (Bartlett et al. 2006)

@@ -295,6 +295,17 @@ class OnlineTree(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k labels of the highest probability; with `exact=False`, of those the beam meets."""
+        return self._searched(X, k)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where the beam may not meet all labels."""
+        return not self.exact
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.n_features_)
         k = clamped(k, max(1, len(self.labels_)))
@@ -308,6 +319,7 @@ class OnlineTree(Classifier):
             bias=self.bias,
             exact=self.exact,
             n_labels=len(self.labels_),
+            allowed=allowed,
         )
         return Ranking(ids, scores, self.labels_)
 

@@ -96,12 +96,17 @@ class Prior(Classifier):
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k most frequent labels, for every row; k is at most the number of labels."""
         self.check_fitted()
+        return self._first(X, self.order_[: clamped(k, len(self.labels_))])
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._first(X, self.order_[allowed[self.order_]][:k])
+
+    def _first(self, X: Matrix, top: np.ndarray) -> Ranking:
+        """These labels, for every row."""
         check_width(self, X, self.n_features_)
-        top = self.order_[: clamped(k, len(self.labels_))]
         if not len(top):  # no labels at all: a column of padding
-            return Ranking(
-                np.zeros((X.shape[0], 1)), np.full((X.shape[0], 1), -np.inf), self.labels_
-            )
+            none = np.full((X.shape[0], 1), len(self.labels_))
+            return Ranking(none, np.full(none.shape, -np.inf), self.labels_)
         shape = (X.shape[0], len(top))
         return Ranking(
             np.broadcast_to(top, shape),

@@ -330,6 +330,17 @@ class TreeClassifier(training.LinearClassifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels that the beam meets; ensembles take the mean over trees."""
+        return self._searched(X, k)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where the beam may not meet all labels."""
+        return not self.exact and any(tree.depth > 1 for tree in self.trees_)
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.levels_[0][0].n_features_)
         k = clamped(k, max(1, len(self.labels_)))
@@ -345,6 +356,7 @@ class TreeClassifier(training.LinearClassifier):
             bias=self.bias,
             exact=self.exact,
             n_labels=len(self.labels_),
+            allowed=allowed,
         )
         return Ranking(ids, scores, self.labels_)
 

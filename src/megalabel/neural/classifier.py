@@ -108,10 +108,21 @@ class NeuralClassifier(Classifier):
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of rows as in training: the encoder's vectors, then the ranker."""
+        return self._answering(X).rank(self.features(X), k)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether the ranker may."""
+        return made_once(self, "_ranker", self.label_ranker).may_miss
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        return self._answering(X).rank_allowed(self.features(X), k, allowed)
+
+    def _answering(self, X: Any) -> Classifier:
+        """The ranker, once rows are what the encoder reads."""
         self.check_fitted()
         self.check_rows(X)
-        ranker = made_once(self, "_ranker", self.label_ranker)
-        return ranker.rank(self.features(X), k)
+        return made_once(self, "_ranker", self.label_ranker)
 
     def features(self, X: Any) -> Any:
         """What the ranker sees of rows: by default the encoder's vectors."""

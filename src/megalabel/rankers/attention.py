@@ -151,21 +151,47 @@ class AttentionTree(Classifier):
 
         Places that the beam leaves empty go to the most frequent of the other labels.
         """
+        return self._searched(X, k)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where the beam may not meet all labels."""
+        return self.tree_.depth > 1
+
+    def _rank_allowed(self, X: np.ndarray, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: np.ndarray, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         k = clamped(k, len(self.labels_))
         ids = np.full((len(X), k), len(self.labels_), np.int32)
         scores = np.full((len(X), k), -np.inf, np.float32)
+        open_nodes = self._open_nodes(allowed)
         lengths = (X >= 0).sum(1)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(X), AT_ONCE):
             rows = order[start : start + AT_ONCE]
-            sure, found = self._walked(X[rows, : max(1, lengths[rows].max())], k)
+            tokens = X[rows, : max(1, lengths[rows].max())]
+            sure, found = self._walked(tokens, k, open_nodes)
             there = sure > -np.inf
             ids[rows, : found.shape[1]] = np.where(there, found, len(self.labels_))
             scores[rows, : found.shape[1]] = sure
-        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+        return filled(Ranking(ids, scores, self.labels_), self.label_counts_, allowed)
 
-    def _walked(self, tokens: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _open_nodes(self, allowed: np.ndarray | None) -> list[np.ndarray]:
+        """Which nodes of each level are above labels that are allowed; on the last level, which
+        labels are."""
+        if allowed is None:
+            return [np.ones(size, bool) for size in self.tree_.level_sizes]
+        above = self.tree_.nodes_above(np.flatnonzero(allowed))
+        masks = [np.zeros(size, bool) for size in self.tree_.level_sizes]
+        for mask, nodes in zip(masks[:-1], above[:-1], strict=True):
+            mask[nodes] = True
+        return [*masks[:-1], allowed]
+
+    def _walked(
+        self, tokens: np.ndarray, k: int, open_nodes: list[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and numbers of each row's best labels, down the levels."""
         mask = tokens >= 0
         tokens = np.where(mask, tokens, self.pad_).astype(np.int64)
@@ -187,7 +213,7 @@ class AttentionTree(Classifier):
                     numbers = np.where(numbers >= 0, named, -1)
                 sure = np.exp(log_sigmoid(score(np.maximum(numbers, 0))))
                 sure = sure * np.repeat(above, children.shape[2], axis=1)
-            there = numbers >= 0
+            there = (numbers >= 0) & open_nodes[t][numbers]
             if last:
                 there = there & (self.label_counts_[numbers] > 0)
             above, nodes = best(np.where(there, sure, -np.inf), numbers, k if last else self.beam)

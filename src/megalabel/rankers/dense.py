@@ -135,20 +135,36 @@ class DenseTree(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels, with the probabilities that the sigmoid gives."""
+        return self._searched(X, k, self.biases_)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where beams may not meet all labels."""
+        return len(self.weights_) > 1
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        # nodes above none of these labels are below all others, whatever their product
+        above = self.tree_.nodes_above(np.flatnonzero(allowed))
+        return self._searched(
+            X, k, [only(b, at) for b, at in zip(self.biases_, above, strict=True)]
+        )
+
+    def _searched(self, X: Matrix, k: int, biases: Sequence[np.ndarray]) -> Ranking:
         self.check_fitted()
         widths = [weights.shape[1] for weights in self.weights_]
         check_width(self, X, sum(widths))
         k = clamped(k, len(self.labels_))
         parts = np.split(as_dense(X), np.cumsum(widths)[:-1], axis=1)
         wide = k if len(parts) == 1 else self.beams[0]
-        scores, nodes = best_products(parts[0], self.weights_[0], self.biases_[0], wide)
+        scores, nodes = best_products(parts[0], self.weights_[0], biases[0], wide)
         above = log_sigmoid(scores)
         ids = np.full((len(nodes), k), len(self.labels_), np.int32)
         found = np.full(ids.shape, -np.inf, np.float32)
         for start in range(0, len(nodes), _ROWS):
             part = slice(start, start + _ROWS)
-            total, leaves = self._walked([x[part] for x in parts], above[part], nodes[part])
-            there = leaves >= 0
+            rows = [x[part] for x in parts]
+            total, leaves = self._walked(rows, above[part], nodes[part], biases)
+            there = (leaves >= 0) & (biases[-1][leaves] > -np.inf)
             names = np.where(there, self.tree_.label_of_leaf_[leaves], len(self.labels_))
             total, names = best(np.where(there, total, -np.inf), names, k)
             ids[part, : names.shape[1]] = names
@@ -159,7 +175,11 @@ class DenseTree(Classifier):
         return Ranking(ids, found, self.labels_)
 
     def _walked(
-        self, parts: list[np.ndarray], above: np.ndarray, nodes: np.ndarray
+        self,
+        parts: list[np.ndarray],
+        above: np.ndarray,
+        nodes: np.ndarray,
+        biases: Sequence[np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and numbers of the last level's nodes below those of the first; -1 for none."""
         total = above
@@ -168,7 +188,7 @@ class DenseTree(Classifier):
                 above, nodes = best(above, nodes, self.beams[t - 1])
             children = below(self.tree_.levels_[t], nodes)
             shortlist = children.reshape(len(nodes), -1)
-            own = shortlisted(parts[t], self.weights_[t], self.biases_[t], shortlist)
+            own = shortlisted(parts[t], self.weights_[t], biases[t], shortlist)
             own = np.where(shortlist >= 0, log_sigmoid(own), -np.inf)
             total = own
             if self.prediction == "weighted":
@@ -195,6 +215,19 @@ class DenseTree(Classifier):
             "weights_": [w[nodes] for w, nodes in zip(self.weights_, kept, strict=True)],
             "biases_": [b[nodes] for b, nodes in zip(self.biases_, kept, strict=True)],
         }
+
+
+def only(biases: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """The biases of some nodes; those of all others are infinitely low.
+
+    Examples
+    --------
+    >>> only(np.array([1.0, 2.0, 3.0]), np.array([1]))
+    array([-inf,   2., -inf])
+    """
+    low = np.full(biases.shape, -np.inf, biases.dtype)
+    low[nodes] = biases[nodes]
+    return low
 
 
 def check_tree(classifier: Classifier, tree: LabelTree) -> None:
@@ -291,9 +324,9 @@ def shortlisted(
     return scores
 
 
-def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
-    """Places that no candidate took go to the most frequent of the other labels, with a score of 0,
-    or the lowest of the row where that is below.
+def filled(ranking: Ranking, counts: np.ndarray, allowed: np.ndarray | None = None) -> Ranking:
+    """Places that no candidate took go to the most frequent of the other labels that are allowed,
+    with a score of 0, or the lowest of the row where that is below.
 
     Examples
     --------
@@ -301,11 +334,15 @@ def filled(ranking: Ranking, counts: np.ndarray) -> Ranking:
     >>> filled(short, np.array([1, 4, 2])).ids
     array([[2, 1]], dtype=int32)
     """
-    frequent = np.argsort(-counts, kind="stable")[: 2 * ranking.k]
+    frequent = np.argsort(-counts, kind="stable")
+    if allowed is not None:
+        frequent = frequent[allowed[frequent]]
+    frequent = frequent[: 2 * ranking.k]
     ids, scores, lowest = ranking.ids.copy(), ranking.scores.copy(), unnamed_scores(ranking)
     for row in np.flatnonzero(~ranking.present.all(1)):
         places = np.flatnonzero(~ranking.present[row])
         others = frequent[~np.isin(frequent, ids[row])]
+        places = places[: len(others)]  # fewer where not all labels are allowed
         ids[row, places], scores[row, places] = others[: len(places)], lowest[row]
     return Ranking(ids, scores, ranking.labels)
 

@@ -105,11 +105,26 @@ class Ensemble(Classifier):
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of all models together; of a list (`features.Each`), each model sees
         its own rows."""
+        return self._combined(X, k, lambda member, own, wide: member.rank(own, wide))
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether any of the models may."""
+        return any(member.may_miss for member in self.members_)
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        if self.combine not in ("average", "sigmoid"):  # places count: they must be those of all
+            return super()._rank_allowed(X, k, allowed)
+        return self._combined(
+            X, k, lambda member, own, wide: member.rank_allowed(own, wide, allowed)
+        )
+
+    def _combined(self, X: Any, k: int, rank: Callable[[Classifier, Any, int], Ranking]) -> Ranking:
         self.check_fitted()
         k = clamped(k, max(1, len(self.labels_)))
         wide = max(k, min(self.retained, len(self.labels_)))
         rows = X if isinstance(X, list) else [X] * len(self.members_)
-        found = [member.rank(own, wide) for member, own in zip(self.members_, rows, strict=True)]
+        found = [rank(member, own, wide) for member, own in zip(self.members_, rows, strict=True)]
         return combined(found, self.combine).top(k)
 
     def parts(self, features: Featurizer) -> tuple[Featurizer, Classifier]:

@@ -72,10 +72,21 @@ class LabelVectors(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k labels whose vectors have the largest products with each row."""
+        return self._searched(X, k)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where the index looks into some of its lists alone."""
+        return len(self.index_.centres_) > 0
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.index_.width_)
         labels = len(self.labels_)
-        ids, products = self.index_.search(as_dense(X), clamped(k, labels))
+        ids, products = self.index_.search(as_dense(X), clamped(k, labels), allowed=allowed)
         there = ids >= 0
         if (ids >= labels).any():
             raise ValueError(f"the index has a vector of label {ids.max()} of {labels}")
@@ -83,4 +94,5 @@ class LabelVectors(Classifier):
         scores = np.full(products.shape, -np.inf, np.float32)
         scores[there] = np.exp(log_sigmoid(logits))
         ranking = Ranking(np.where(there, ids, labels), scores, self.labels_)
-        return ranking if self.label_counts_ is None else filled(ranking, self.label_counts_)
+        counts = self.label_counts_
+        return ranking if counts is None else filled(ranking, counts, allowed)

@@ -25,13 +25,14 @@ from megalabel.base import (
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import clamped
+from megalabel.data.matrix import clamped, some_rows
 from megalabel.errors import ParameterError
 from megalabel.features.match import NameWords, WordRows
 from megalabel.parts import Calibrator, Classifier
 from megalabel.rankers.combining import OF_MEMBER, Combiner
 
 FUSED = 3  # the place, among the columns of all members together, of the mean of one over places
+BEHIND = 0.01  # how far each label that was not judged is below the one before
 TIE = _native.MIX_TIE  # how much that counts where scores are equal
 NO_WORDS = WordRows(np.zeros(0, np.int32), np.zeros(1, np.int64), vocabulary=0)
 
@@ -155,11 +156,37 @@ class Mix(Classifier):
 
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of all members together; X has the rows that each of them sees."""
+        return self._ranked(X, k)
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        """What members list of all labels is judged as in `rank`; where that leaves places over,
+        the labels that they list of those allowed come after it, in the order of their margins."""
+        wide = max(k, len(self.members_) * self.shortlist)
+        whole = self._ranked(X, wide)
+        found = whole.only(allowed).top(k)
+        ids, scores = found.ids, found.scores
+        lacking = np.flatnonzero(found.present.sum(axis=1) < min(k, int(allowed.sum())))
+        if not len(lacking):
+            return found
+        more = self._ranked(some_rows(X, lacking), k, allowed)
+        fresh = found[lacking].lacks(more)
+        named = whole[lacking].present
+        lowest = np.where(named, whole.scores[lacking], 0).min(axis=1, keepdims=True)
+        below = lowest - np.float32(BEHIND) * np.cumsum(fresh, axis=1)
+        rows, places = np.nonzero(fresh)
+        at = found.present.sum(axis=1)[lacking][rows] + np.cumsum(fresh, axis=1)[rows, places] - 1
+        fits = at < k
+        rows, places, at = rows[fits], places[fits], at[fits]
+        ids[lacking[rows], at] = more.ids[rows, places]
+        scores[lacking[rows], at] = below[rows, places]
+        return Ranking(ids, scores, self.labels_)
+
+    def _ranked(self, X: Any, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         k = clamped(k, max(1, len(self.labels_)))
         depth = max(k, self.shortlist)
         rankings = []
-        for calibrator, ranking in self._scored(X, depth):
+        for calibrator, ranking in self._scored(X, depth, allowed):
             rankings.append(ranking if calibrator.native() else calibrator.apply(ranking))
         words = NO_WORDS if self.names_ is None else self.names_.transform(X[-1])
         ids, scores = _native.mix_rank(
@@ -185,12 +212,19 @@ class Mix(Classifier):
             combiner=self.combiner_.native(),
         )
 
-    def _scored(self, X: list[Any], k: int) -> Iterator[tuple[Calibrator, Ranking]]:
+    def _scored(
+        self, X: list[Any], k: int, allowed: np.ndarray | None = None
+    ) -> Iterator[tuple[Calibrator, Ranking]]:
         """The calibrator of each member, and its scores of as many labels as that needs for k."""
-        for member, calibrator, source in zip(
-            self.members_, self.calibrators_, self.sources_, strict=True
+        for member, calibrator, source, numbers in zip(
+            self.members_, self.calibrators_, self.sources_, self.numbers_, strict=True
         ):
-            yield calibrator, member.rank(X[source], calibrator.shortlist(k))
+            wide = calibrator.shortlist(k)
+            if allowed is None:
+                yield calibrator, member.rank(X[source], wide)
+            else:
+                own = allowed[numbers] if len(numbers) else allowed
+                yield calibrator, member.rank_allowed(X[source], wide, own)
 
     def rankings(self, X: list[Any], k: int) -> list[Ranking]:
         """The k best labels of each member, with its probabilities."""

@@ -15,7 +15,7 @@ from megalabel.data.matrix import as_dense, check_width, clamped, normalised_row
 from megalabel.errors import ParameterError
 from megalabel.features.bag import check_block, residual
 from megalabel.parts import Classifier
-from megalabel.rankers.dense import best, best_products, filled, log_sigmoid, shortlisted
+from megalabel.rankers.dense import best, best_products, filled, log_sigmoid, only, shortlisted
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
@@ -74,22 +74,36 @@ class NearestLabels(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of the shortlist; places beyond it go to the most frequent others."""
+        return self._searched(X, k)
+
+    @property
+    def may_miss(self) -> bool:
+        """True where the shortlist does not have all labels."""
+        return self.shortlist < len(self.labels_)
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None = None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.weights_.shape[1])
         labels = len(self.labels_)
         X, k = as_dense(X), clamped(k, labels)
         unit = np.asarray(normalised_rows(X))
-        cosines, near = best_products(unit, self.centroids_, self._behind, self.shortlist)
+        behind = self._behind
+        if allowed is not None:
+            behind = only(behind, np.flatnonzero(allowed))
+        cosines, near = best_products(unit, self.centroids_, behind, self.shortlist)
         made = shortlisted(residual(X, self.block_), self.weights_, self.bias_, near)
         sure, near_by = np.exp(log_sigmoid(made)), np.exp(log_sigmoid(cosines))
         both = self.beta * sure + (1 - self.beta) * near_by
-        both[self.label_counts_[near] == 0] = -np.inf
+        both[(self.label_counts_[near] == 0) | (cosines == -np.inf)] = -np.inf
         found, at = best(both, near, k)
         at[found == -np.inf] = labels
         left = ((0, 0), (0, k - at.shape[1]))
         ids = np.pad(at, left, constant_values=labels)
         scores = np.pad(found, left, constant_values=-np.inf)
-        return filled(Ranking(ids, scores, self.labels_), self.label_counts_)
+        return filled(Ranking(ids, scores, self.labels_), self.label_counts_, allowed)
 
     def check_learned(self) -> None:
         """The block must fit the classifiers."""

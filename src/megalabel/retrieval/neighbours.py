@@ -38,6 +38,7 @@ from megalabel.data.matrix import (
 )
 from megalabel.data.strings import to_arrays
 from megalabel.errors import DataError, ShapeError
+from megalabel.linear.chunks import marks_of
 from megalabel.linear.prior import Prior
 from megalabel.parts import Classifier
 from megalabel.retrieval.inverted_index import InvertedIndex, features
@@ -291,6 +292,9 @@ class NearestNeighbours(Classifier):
         """The k best labels of each row, best first; k is at most the number of labels."""
         return self._rank(X, k, None)
 
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._rank(X, k, None, allowed)
+
     @property
     def ranks_held_out(self) -> bool:
         """True: each row is ranked by its neighbours among all others."""
@@ -303,7 +307,13 @@ class NearestNeighbours(Classifier):
             raise ShapeError(f"X is {X.shape} but {len(rows)} rows are to be ranked")
         return self._rank(X, k, rows)
 
-    def _rank(self, X: Matrix, k: int, leave_out: np.ndarray | None) -> Ranking:
+    def _rank(
+        self,
+        X: Matrix,
+        k: int,
+        leave_out: np.ndarray | None,
+        allowed: np.ndarray | None = None,
+    ) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.index_.shape[1])
         width = max(1, clamped(k, len(self.prior_.order_)))
@@ -324,6 +334,7 @@ class NearestNeighbours(Classifier):
                 labels=labels,
                 prior=self.prior_.frequencies_,
                 by_prior=self.prior_.order_,
+                allowed=marks_of(allowed),
                 k=width,
             )
         return Ranking(ids, scores, self.labels_)
