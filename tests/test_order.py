@@ -29,7 +29,7 @@ ORDER = """
     calibration
     decision
     metrics
-    calibrating explaining preparing
+    calibrating filtering explaining preparing
     answering tagger
     merging mixing exporting
     systems

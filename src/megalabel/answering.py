@@ -31,10 +31,12 @@ from megalabel.base import (
 from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.hashes import count_known, text_hashes
 from megalabel.data.matrix import clamped, filled_rows
+from megalabel.data.selecting import mask_of
 from megalabel.decision import TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed
+from megalabel.filtering import ranked_among
 from megalabel.labels import read_propensities
 from megalabel.labels.own import OwnLabels
 from megalabel.metrics import Evaluation, evaluate
@@ -94,18 +96,42 @@ class Answering(Component, ABC):
         self.check_fitted()
         return self.classifier_.labels_
 
-    def rank(self, X: Any, k: int = 10, *, unknown: bool = True) -> Ranking:
+    def rank(self, X: Any, k: int = 10, *, unknown: bool = True, allowed: Any = None) -> Ranking:
         """The k best labels of each text with their probabilities, best first.
 
         Cells that a Corpus leaves out (`excluded`) are not among them, nor with `label_points` the
         own labels of texts that are labels. A text of which nothing is
         known (`known`) is ranked by what is frequent; with `unknown=False` it has no labels.
+
+        Parameters
+        ----------
+        X : Corpus, sequence of str, CSR matrix or array
+        k : int
+        unknown : bool
+            Whether texts of which nothing is known have labels.
+        allowed : bool array (labels,), or list of labels, optional
+            The labels to answer with, as `labels.select` gives them, or by id or name. There are k
+            of them still, where so many are allowed, with the probabilities that they have among
+            all labels.
+
+        Examples
+        --------
+        >>> from megalabel import systems
+        >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
+        >>> tagger = systems.create("knn").fit(texts, [["dress"]] * 2 + [["jeans"]] * 2)
+        >>> ranking = tagger.rank(["a red dress"], allowed=~tagger.labels.select(label="dress"))
+        >>> [tag.label for tag in ranking.tags()[0]]
+        ['jeans']
         """
         self.check_fitted()
+        mask = None if allowed is None else mask_of(self.labels, allowed)
+        if mask is not None and mask.all():
+            mask = None
         excluded = self._left_out(X, self.labels)
         if excluded is None:
-            return self._ranked(X, k, unknown)
-        return self._ranked(X, k + most_left_out(excluded), unknown).without(excluded).top(k)
+            return self._ranked(X, k, unknown, mask)
+        wide = k + most_left_out(excluded)
+        return self._ranked(X, wide, unknown, mask).without(excluded).top(k)
 
     def _left_out(self, X: Any, labels: LabelSet) -> csr_matrix | None:
         """The cells of texts and labels that are not ranked: those that a Corpus leaves out, and
@@ -136,15 +162,27 @@ class Answering(Component, ABC):
         with store.blaming(self):
             return self.features_.known(inputs, self.features_.transform(inputs))
 
-    def _ranked(self, X: Any, k: int, unknown: bool) -> Ranking:
+    def _ranked(self, X: Any, k: int, unknown: bool, allowed: np.ndarray | None) -> Ranking:
         calibration = self.calibration_
         wide = k if calibration is None else calibration.shortlist(k)
 
+        def calibrate(vectors: Any, ranking: Ranking) -> Ranking:
+            if calibration is None:
+                return ranking
+            return self._within_shares(vectors, calibration.apply(ranking))
+
         def answer(inputs: Any) -> Ranking:
-            vectors, ranking = self._rank_batch(inputs, wide)
+            if allowed is None:
+                vectors, ranking = self._rank_batch(inputs, wide)
+            else:
+                vectors = self._vectors(inputs)
+                with store.blaming(self, own_input=self._makes_vectors):
+                    ranking = ranked_among(
+                        self.classifier_, vectors, k, allowed, calibration, calibrate
+                    )
             with store.blaming(self):
-                if calibration is not None:
-                    ranking = self._within_shares(vectors, calibration.apply(ranking)).top(k)
+                if allowed is None:
+                    ranking = calibrate(vectors, ranking).top(k)
                 if not unknown:
                     ranking = ranking.emptied(~self.features_.known(inputs, vectors))
                 return ranking
@@ -191,24 +229,53 @@ class Answering(Component, ABC):
 
     def _rank_batch(self, inputs: Any, k: int) -> tuple[Any, Ranking]:
         """Vectors of texts, and their k best labels as the classifier scores them."""
-        with store.blaming(self):
-            vectors = self.features_.transform(inputs)
-        with store.blaming(self, own_input=not isinstance(self.features_, Precomputed)):
+        vectors = self._vectors(inputs)
+        with store.blaming(self, own_input=self._makes_vectors):
             return vectors, self.classifier_.rank(vectors, k)
 
-    @overload
-    def tag(self, texts: str, k: int = 5, threshold: float | None = None) -> list[Tag]: ...
+    def _vectors(self, inputs: Any) -> Any:
+        with store.blaming(self):
+            return self.features_.transform(inputs)
+
+    @property
+    def _makes_vectors(self) -> bool:
+        """Whether vectors are not as they were given."""
+        return not isinstance(self.features_, Precomputed)
+
     @overload
     def tag(
-        self, texts: list[str] | Corpus | pa.Array, k: int = 5, threshold: float | None = None
+        self,
+        texts: str,
+        k: int = 5,
+        threshold: float | None = None,
+        *,
+        language: str | None = None,
+        allowed: Any = None,
+    ) -> list[Tag]: ...
+    @overload
+    def tag(
+        self,
+        texts: list[str] | Corpus | pa.Array,
+        k: int = 5,
+        threshold: float | None = None,
+        *,
+        language: str | None = None,
+        allowed: Any = None,
     ) -> list[list[Tag]]: ...
     def tag(
-        self, texts: Any, k: int = 5, threshold: float | None = None
+        self,
+        texts: Any,
+        k: int = 5,
+        threshold: float | None = None,
+        *,
+        language: str | None = None,
+        allowed: Any = None,
     ) -> list[Tag] | list[list[Tag]]:
         """Label names with probabilities: a list for one text, a list of lists for several.
 
         Labels with a probability below `threshold` are left out. A text of which nothing is known
-        has no labels at all.
+        has no labels at all. With a vocabulary, names may be asked for in a `language`; `allowed`
+        is as for `rank`.
 
         Examples
         --------
@@ -220,9 +287,10 @@ class Answering(Component, ABC):
         >>> tagger.tag("un cappello")
         []
         """
-        if isinstance(texts, str):
-            return self.decide([texts], k, threshold=threshold).tags()[0]
-        return self.decide(texts, k, threshold=threshold).tags()
+        several = [texts] if isinstance(texts, str) else texts
+        decided = self.decide(several, k, threshold=threshold, allowed=allowed)
+        tags = decided.in_language(language).tags()
+        return tags[0] if isinstance(texts, str) else tags
 
     def decide(
         self,
@@ -231,6 +299,7 @@ class Answering(Component, ABC):
         decision: Decision | None = None,
         *,
         threshold: float | None = None,
+        allowed: Any = None,
     ) -> Ranking:
         """The labels to answer with, within the budget of k a text; none for a text of which
         nothing is known.
@@ -245,10 +314,12 @@ class Answering(Component, ABC):
             learns from the probabilities of the texts given.
         threshold : float, optional
             Of these labels, those with a lower probability are left out.
+        allowed : bool array (labels,), or list of labels, optional
+            The labels to decide among, as for `rank`.
         """
         self.check_fitted()
         rule = self.decision_ if decision is None else decision
-        ranking = self.candidates(X, rule, k, unknown=False)
+        ranking = self.candidates(X, rule, k, unknown=False, allowed=allowed)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
         with store.blaming(self) if decision is None else nullcontext():
@@ -257,9 +328,17 @@ class Answering(Component, ABC):
             return decided
         return TopK(threshold=threshold).apply(decided, max(1, decided.k))
 
-    def candidates(self, X: Any, decision: Decision, k: int, *, unknown: bool = True) -> Ranking:
+    def candidates(
+        self,
+        X: Any,
+        decision: Decision,
+        k: int,
+        *,
+        unknown: bool = True,
+        allowed: Any = None,
+    ) -> Ranking:
         """The labels of each text that a decision of k of them looks at, with probabilities;
-        `unknown` is as for `rank`."""
+        `unknown` and `allowed` are as for `rank`."""
         width, calibration = decision.shortlist(k), self.calibration_
         if calibration is not None and width > k and calibration.k < min(width, len(self.labels)):
             log.warning(
@@ -268,7 +347,7 @@ class Answering(Component, ABC):
                 "calibrate with k=%d, for better decisions",
                 *(calibration.k, width, width, width),
             )
-        return self.rank(X, width, unknown=unknown)
+        return self.rank(X, width, unknown=unknown, allowed=allowed)
 
     def predict(self, X: Any) -> csr_matrix | list[list[str]]:
         """The decided labels: lists of names if `fit` was given such, else a sparse 0/1 matrix.

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from megalabel.data.corpus import Corpus
+from megalabel.data.labelset import LabelSet
 from megalabel.data.ranking import Ranking
 from megalabel.errors import ParameterError
 from megalabel.outputs import check_file, replacing_file
@@ -39,8 +40,8 @@ def write_answers(
 ) -> int:
     """Write texts and their labels, a row a text; returns how many.
 
-    The file is put in place whole. In a cell of CSV, labels, identifiers and probabilities are
-    separated by `; `; Parquet has lists, JSON lines what `Ranking.rows` gives.
+    The file is put in place whole. In a cell of CSV, labels, identifiers, notations and
+    probabilities are separated by `; `; Parquet has lists, JSON lines what `Ranking.rows` gives.
 
     Parameters
     ----------
@@ -77,19 +78,25 @@ def _csv(path: Path) -> Iterator[_Write]:
         lines = csv.writer(file, lineterminator="\n")
 
         def write(corpus: Corpus, ranking: Ranking) -> None:
-            identified = ranking.labels.identified
+            columns = _columns(ranking.labels)
             if file.tell() == 0:
-                more = ["label_ids"] if identified else []
-                lines.writerow(["uid", "text", "labels", *more, "probabilities"])
+                lines.writerow(["uid", "text", *columns])
             for row in ranking.rows(corpus):
-                cells = [[str(tag[key]) for tag in row["labels"]] for key in _keys(identified)]
+                tags = row["labels"]
+                cells = [[str(tag.get(key, "")) for tag in tags] for key in columns.values()]
                 lines.writerow([row.get("uid", ""), row["text"], *map("; ".join, cells)])
 
         yield write
 
 
-def _keys(identified: bool) -> list[str]:
-    return ["label", *(["id"] if identified else []), "probability"]
+def _columns(labels: LabelSet) -> dict[str, str]:
+    """The columns of a table of answers, each with the key of its values in a row of JSON."""
+    columns = {"labels": "label"}
+    if labels.identified:
+        columns["label_ids"] = "id"
+    if labels.notations is not None:
+        columns["label_notations"] = "notation"
+    return columns | {"probabilities": "probability"}
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from megalabel.base import made_once
 from megalabel.data.concepts import LINKS, repeated
 from megalabel.data.hashes import text_hashes
 from megalabel.data.ragged import starts_of
+from megalabel.data.selecting import selected
 from megalabel.data.strings import from_arrays, strings, to_arrays
 from megalabel.errors import ParameterError, ShapeError, UnknownLabelError
 
@@ -79,6 +80,7 @@ class LabelSet:
                     f"concepts are numbered from 0 to {len(vocabulary) - 1}, or -1 for none"
                 )
         self._lookup: dict[str, int] | None = None
+        self._spoken: dict[str, LabelSet] = {}  # the same with names in other languages
 
     @classmethod
     def numbered(cls, n: int) -> LabelSet:
@@ -131,12 +133,77 @@ class LabelSet:
         place[known[there]] = np.flatnonzero(there)
         return strings(pc.coalesce(names.take(pa.array(place, mask=place < 0)), self.names))
 
+    def in_language(self, language: str | None) -> LabelSet:
+        """The same labels with names in a language, as `names_in` gives them; None: these."""
+        if language is None or language == self.language:
+            return self
+        if language not in self._spoken:
+            names = self.names_in(language)
+            self._spoken[language] = LabelSet(
+                self.ids, names, self.texts, self.vocabulary, self.concepts, language
+            )
+        return self._spoken[language]
+
     def notation(self, number: int) -> str | None:
         """The first notation of one label, if it has any."""
-        concept = int(self.concepts[int(number)])
-        if self.vocabulary is None or concept < 0:
+        notations = self.notations
+        return None if notations is None else notations[int(number)].as_py()
+
+    @property
+    def notations(self) -> pa.LargeStringArray | None:
+        """The first notation of each label, null where it has none; None if no label has any."""
+        if self.vocabulary is None:
             return None
-        return next(iter(self.vocabulary.notations_of(concept)), None)
+        return made_once(self, "_notations", self._first_notations)[0]
+
+    def _first_notations(self) -> tuple[pa.LargeStringArray | None]:
+        vocabulary = self.known_vocabulary()
+        known = np.flatnonzero(self.concepts >= 0)
+        starts, texts = vocabulary.notations(self.concepts[known])
+        if not len(texts):
+            return (None,)
+        some = np.diff(starts) > 0
+        place = np.full(len(self), -1, np.int64)
+        place[known[some]] = starts[:-1][some]
+        return (texts.take(pa.array(place, mask=place < 0)),)
+
+    def select(
+        self,
+        *,
+        subtree: str | Iterable[str] | None = None,
+        type: str | Iterable[str] | None = None,
+        collection: str | Iterable[str] | None = None,
+        label: str | Iterable[str] | None = None,
+    ) -> np.ndarray:
+        """A mask of some labels: what a tagger is to answer with (`allowed`).
+
+        Of each kind that is given, labels must be among those of any of its values. Masks go
+        together by `&`, `|` and `~`.
+
+        Parameters
+        ----------
+        subtree : str or several, optional
+            A concept, as `Vocabulary.find` takes it, and all that are narrower.
+        type, collection : str or several, optional
+            By identifier, the last part of that, or name.
+        label : str or several, optional
+            By id or name.
+
+        Returns
+        -------
+        bool array (labels,)
+
+        Examples
+        --------
+        >>> LabelSet(["cat", "dog", "fox"]).select(label=["dog", "fox"])
+        array([False,  True,  True])
+        """
+        given = {"subtree": subtree, "type": type, "collection": collection, "label": label}
+        mask = np.ones(len(self), bool)
+        for kind, values in given.items():
+            if values is not None:
+                mask &= selected(self, kind, values)
+        return mask
 
     def all_names(self, language: str | None = None) -> tuple[np.ndarray, pa.LargeStringArray]:
         """Where the names of each label start (n + 1), and the names: its own first, then those of

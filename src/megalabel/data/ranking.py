@@ -21,7 +21,7 @@ _AT_ONCE = 8192  # rows made at a time
 
 class Tag(NamedTuple):
     """One label of one text, for people; with its identifier, where labels have one that is not
-    their name.
+    their name, and its notation, where a vocabulary has one.
 
     Examples
     --------
@@ -32,17 +32,17 @@ class Tag(NamedTuple):
     label: str
     probability: float
     id: str | None = None
+    notation: str | None = None
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
         return f"Tag({fields})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Label and probability by name, for JSON; the identifier where there is one."""
-        fields = self._asdict()
-        if self.id is None:
-            del fields["id"]
-        return fields
+        """Label and probability by name, for JSON; identifier and notation where there are any."""
+        needed = ("label", "probability")
+        fields = self._asdict().items()
+        return {name: value for name, value in fields if value is not None or name in needed}
 
 
 class Ranking:
@@ -117,6 +117,10 @@ class Ranking:
         """The first k columns."""
         return self if k >= self.k else Ranking(self.ids[:, :k], self.scores[:, :k], self.labels)
 
+    def in_language(self, language: str | None) -> Ranking:
+        """The same with the names that labels have in a language (`LabelSet.names_in`)."""
+        return Ranking(self.ids, self.scores, self.labels.in_language(language))
+
     def emptied(self, rows: np.ndarray) -> Ranking:
         """The same without any label in the rows where a mask is true."""
         if not rows.any():
@@ -133,8 +137,11 @@ class Ranking:
         >>> ranking.only(np.array([True, False])).tags()
         [[Tag(label='cat', probability=0.2)]]
         """
+        return self.with_cells(np.append(allowed, False)[np.minimum(self.ids, len(self.labels))])
+
+    def with_cells(self, kept: np.ndarray) -> Ranking:
+        """Drop the labels in all cells but those of a mask (n, k); those behind them move up."""
         labels = len(self.labels)
-        kept = np.append(allowed, False)[np.minimum(self.ids, labels)]
         order = np.argsort(~kept, axis=1, kind="stable")
         kept = np.take_along_axis(kept, order, 1)
         ids = np.where(kept, np.take_along_axis(self.ids, order, 1), labels)
@@ -177,12 +184,15 @@ class Ranking:
 
     def to_arrow(self) -> pa.Table:
         """A table with a list of label names and a list of scores for each text; and one of
-        identifiers, `label_ids`, where labels have some that are not their names."""
+        identifiers, `label_ids`, where labels have some that are not their names, and one of
+        notations, `label_notations`, where a vocabulary has some."""
         present = self.present
         lengths, numbers = present.sum(axis=1), pa.array(self.ids[present])
         columns = {"labels": self.labels.names.take(numbers)}
         if self.labels.identified:
             columns["label_ids"] = self.labels.ids.take(numbers)
+        if (notations := self.labels.notations) is not None:
+            columns["label_notations"] = notations.take(numbers)
         columns["scores"] = pa.array(self.scores[present])
         return pa.table({name: lists(lengths, values) for name, values in columns.items()})
 
@@ -205,8 +215,8 @@ class Ranking:
         return html.sheet(caption, ["text", f"labels and their {scores}"], rows)
 
     def rows(self, corpus: Corpus | None = None) -> Iterator[dict[str, Any]]:
-        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`, and its
-        `id` where labels have identifiers.
+        """A row a text, ready for JSON: `labels`, each a `label` with its `probability`, its `id`
+        where labels have identifiers, and its `notation` where a vocabulary has one.
 
         Of a corpus, whose texts these are, the rows have `text` too (None of vectors), and `uid`
         where there is one.
@@ -233,6 +243,7 @@ class Ranking:
         """Label names and scores as plain Python lists, one a text."""
         names, known = self.labels.names, len(self.labels)
         ids = self.labels.ids if self.labels.identified else None
+        notations = self.labels.notations
         return [
             # the shortest decimal of the float32, not the long one of its float64
             [
@@ -240,6 +251,7 @@ class Ranking:
                     names[number].as_py(),
                     float(str(score)),
                     None if ids is None else ids[number].as_py(),
+                    None if notations is None else notations[number].as_py(),
                 )
                 for number, score in zip(row, scores, strict=True)
                 if number < known

@@ -213,6 +213,15 @@ class Vocabulary:
         return [texts[row].as_py() for row in self._span("notations", self.number(concept))]
 
     # ------------------------------------------------------------------ many concepts
+    def notations(
+        self, concepts: Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, pa.LargeStringArray]:
+        """Where the notations of each of some concepts start (n + 1), and the notations."""
+        numbers = np.asarray(concepts, np.int64)
+        owner, rows = self._rows("notations", numbers)
+        texts = self._columns.texts("notations").take(pa.array(rows))
+        return starts_of(owner, len(numbers)), strings(texts)
+
     def names(
         self, concepts: Sequence[int] | np.ndarray | None = None, language: str | None = None
     ) -> pa.LargeStringArray:

@@ -99,7 +99,9 @@ class Prior(Classifier):
         return self._first(X, self.order_[: clamped(k, len(self.labels_))])
 
     def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
-        return self._first(X, self.order_[allowed[self.order_]][:k])
+        top = self.order_[allowed[self.order_]][:k]
+        left = np.full(k - len(top), len(allowed))
+        return self._first(X, np.append(top, left).astype(np.int32))
 
     def _first(self, X: Matrix, top: np.ndarray) -> Ranking:
         """These labels, for every row."""
@@ -110,7 +112,7 @@ class Prior(Classifier):
         shape = (X.shape[0], len(top))
         return Ranking(
             np.broadcast_to(top, shape),
-            np.broadcast_to(self.frequencies_[top], shape),
+            np.broadcast_to(np.append(self.frequencies_, -np.inf)[top], shape),
             self.labels_,
         )
 
