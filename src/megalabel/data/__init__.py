@@ -9,6 +9,7 @@ from megalabel.data.ranking import Ranking, Tag
 from megalabel.data.reading import Stream, read, splits_of, stream
 from megalabel.data.splits import split
 from megalabel.data.statistics import Statistics, statistics
+from megalabel.data.vocabularies import read_vocabulary, write_vocabulary
 from megalabel.data.vocabulary import Vocabulary
 from megalabel.data.writing import write
 
@@ -25,9 +26,11 @@ __all__ = [
     "Vocabulary",
     "from_frame",
     "read",
+    "read_vocabulary",
     "split",
     "splits_of",
     "statistics",
     "stream",
     "write",
+    "write_vocabulary",
 ]

@@ -91,6 +91,16 @@ class Texts:
         if len(self._pending) >= _KEPT_APART:
             self._pack()
 
+    def extend(
+        self, owners: np.ndarray, languages: np.ndarray, form: int, texts: pa.LargeStringArray
+    ) -> None:
+        """Take note of many texts of one form."""
+        self._pack()
+        self.owners.extend(owners.tolist())
+        self.languages.extend(languages.tolist())
+        self.forms.extend([form] * len(texts))
+        self._columns.append(texts)
+
     def _pack(self) -> None:
         self._columns.append(strings(self._pending))
         self._pending = []
@@ -114,6 +124,11 @@ class Pairs:
         self.first.append(first)
         self.second.append(second)
 
+    def extend(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Take note of many pairs."""
+        self.first.extend(first.tolist())
+        self.second.extend(second.tolist())
+
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Both sides."""
         return np.array(self.first, np.int64), np.array(self.second, np.int64)
@@ -128,7 +143,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.numbers, self.languages = Numbers(), Numbers()
-        self.is_concept: set[int] = set()
+        self.is_concept: dict[int, None] = {}  # in the order they are to have
         self.names, self.notations, self.descriptions = Texts(), Texts(), Texts()
         self.links = {kind: Pairs() for kind in LINKS}
         self.types, self.collections, self.replaced = Pairs(), Pairs(), Pairs()
@@ -142,7 +157,7 @@ class Builder:
         number = self.numbers[concept.id]
         if number < known and number in self.is_concept:
             raise DataError(f"the concept {concept.id!r} is there twice")
-        self.is_concept.add(number)
+        self.is_concept[number] = None
         for form, names in ((OTHER, concept.others), (HIDDEN, concept.hidden)):
             for language, texts in names.items():
                 for text in texts:
@@ -176,7 +191,7 @@ class Builder:
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The columns of all concepts, and what is small; what was odd is counted in its notes."""
         self._ids = strings(list(self.numbers))
-        concepts = np.array(sorted(self.is_concept), np.int64)
+        concepts = np.array(list(self.is_concept), np.int64)
         self._place = np.full(len(self.numbers), -1, np.int64)
         self._place[concepts] = np.arange(len(concepts))
         self._concept_ids = strings(self._ids.take(pa.array(concepts)))
@@ -206,12 +221,19 @@ class Builder:
     def _languages(self) -> list[str]:
         """The tags of languages, those of most preferred names first; languages are numbered so
         from now on."""
-        used = np.array(self.names.languages, np.int64)[np.array(self.names.forms) == PREFERRED]
-        counts = np.bincount(used, minlength=len(self.languages))
         tags = list(self.languages)
-        order = sorted(range(len(tags)), key=lambda i: (-counts[i], tags[i]))
+        counts, uses = np.zeros(len(tags), np.int64), np.zeros(len(tags), np.int64)
+        for texts in (self.names, self.descriptions):
+            ours = self._place[np.array(texts.owners, np.int64)] >= 0
+            languages = np.array(texts.languages, np.int64)
+            uses += np.bincount(languages[ours], minlength=len(tags))
+            if texts is self.names:
+                ours &= np.array(texts.forms) == PREFERRED
+                counts += np.bincount(languages[ours], minlength=len(tags))
+        # those of other things alone come last, and are not told
+        order = sorted(range(len(tags)), key=lambda i: (uses[i] == 0, -counts[i], tags[i]))
         self._language_order = np.argsort(np.array(order, np.int64)) if tags else np.zeros(0, int)
-        return [tags[i] for i in order]
+        return [tags[i] for i in order if uses[i]]
 
     def _rows(self, texts: Texts) -> tuple[np.ndarray, ...]:
         """Of the texts of concepts, which are not blank: owner, language, form and the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ _AT_ONCE = 1 << 18  # texts hashed at a time
 # what concepts are looked up by, and the column that holds it
 _INDEXED = {"id": "ids", "part": "ids", "notation": "notations", "name": "names"}
 _FORMS = HIDDEN + 1
+_BLOCK = 1 << 13  # concepts that are made into objects at a time
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -165,33 +166,52 @@ class Vocabulary:
     def __getitem__(self, concept: str | int) -> Concept:
         """All that is known of a concept."""
         number = self.number(concept)
+        return self._block(number, number + 1)[0]
+
+    def __iter__(self) -> Iterator[Concept]:
+        """All that is known of each concept."""
+        for first in range(0, len(self), _BLOCK):
+            yield from self._block(first, min(len(self), first + _BLOCK))
+
+    def _block(self, first: int, last: int) -> list[Concept]:
+        """All that is known of the concepts from one number to below another."""
         ids = self.ids
+        block = [Concept(id_) for id_ in ids[first:last].to_pylist()]
 
-        def identifiers(numbers: Iterable[int]) -> list[str]:
-            return [ids[int(other)].as_py() for other in numbers]
+        def items(starts: np.ndarray, *columns: Any) -> Iterator[tuple[Any, ...]]:
+            """The concept of each item in the block, and what is in each column."""
+            where = slice(int(starts[first]), int(starts[last]))
+            owners = row_of(np.diff(starts[first : last + 1])).tolist()
+            values = (column[where].tolist() for column in columns)
+            return zip((block[owner] for owner in owners), *values, strict=True)
 
-        def of(ragged: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-            starts, numbers = ragged
-            return numbers[starts[number] : starts[number + 1]]
-
-        found = Concept(identifiers([number])[0])
-        for text, language, form in self.names_of(number):
+        texts, languages, forms = self._named()
+        for found, text, language, form in items(self._starts("names"), texts, languages, forms):
+            tag = self.languages[language]
             if form == PREFERRED:
-                found.names[language] = text
+                found.names[tag] = text
             else:
-                kept = found.hidden if form == HIDDEN else found.others
-                kept.setdefault(language, []).append(text)
-        for text, language in self.descriptions_of(number):
-            found.descriptions.setdefault(language, []).append(text)
-        found.notations = self.notations_of(number)
+                (found.hidden if form == HIDDEN else found.others).setdefault(tag, []).append(text)
+        for found, text, language in items(self._starts("descriptions"), *self._described()):
+            found.descriptions.setdefault(self.languages[language], []).append(text)
+        for found, text in items(self._starts("notations"), self._columns.texts("notations")):
+            found.notations.append(text)
         for kind in LINKS:
-            setattr(found, kind, identifiers(of(self.linked(kind))))
-        found.types = [self.types[i].id for i in of(self.typed())]
-        found.collections = [self.collections[i].id for i in of(self.collected())]
-        found.deprecated = bool(self.deprecated[number])
-        replaced = int(self.replaced_by[number])
-        found.replaced_by = None if replaced < 0 else ids[replaced].as_py()
-        return found
+            starts, numbers = self.linked(kind)
+            there = strings(ids.take(pa.array(numbers[starts[first] : starts[last]])))
+            for (found, _), id_ in zip(items(starts, numbers), there.to_pylist(), strict=True):
+                getattr(found, kind).append(id_)
+        for found, number in items(*self.typed()):
+            found.types.append(self.types[number].id)
+        for found, number in items(*self.collected()):
+            found.collections.append(self.collections[number].id)
+        marked = self._columns.plain("deprecated", np.uint8, self._n)[first:last]
+        for place in np.flatnonzero(marked):
+            block[place].deprecated = True
+        replaced = self.replaced_by[first:last]
+        for place in np.flatnonzero(replaced >= 0):
+            block[place].replaced_by = ids[int(replaced[place])].as_py()
+        return block
 
     def names_of(self, concept: str | int) -> list[tuple[str, str, int]]:
         """All names of a concept: the text, its language, and PREFERRED, OTHER or HIDDEN."""

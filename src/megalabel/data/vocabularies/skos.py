@@ -1,0 +1,202 @@
+"""SKOS, in Turtle, RDF/XML, N-Triples: what statements say, gathered one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from megalabel.data.concepts import HIDDEN, OTHER, PREFERRED, Builder, Numbers, Pairs, Texts
+from megalabel.data.formats.lines import compression_of, open_input
+from megalabel.data.limits import USUAL, Limits
+from megalabel.data.vocabularies import terms
+from megalabel.errors import DataError, MissingExtraError
+
+# formats of RDF, and what pyoxigraph calls them
+FORMATS = {"turtle": "TURTLE", "n-triples": "N_TRIPLES", "rdf/xml": "RDF_XML"}
+DESCRIPTION = HIDDEN + 1  # the form of a description, among texts that nodes hold
+_SPOKEN = {"turtle": "Turtle", "n-triples": "N-Triples", "rdf/xml": "RDF/XML"}
+_MARK = b"\xef\xbb\xbf"
+
+Handler = Callable[[int, Any], None]
+
+
+class Statements:
+    """What the statements of some files say.
+
+    Subjects and what they are linked to have the numbers of the builder. Which of them are concepts
+    is known at the end alone (`sorting.sort_out`).
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.count = 0
+        self.predicates = Numbers()
+        self.unread = Pairs()  # subjects and predicates of statements that are not read
+        self.misfits = Pairs()  # the same of values that are not of the kind expected
+        self.runs = Pairs()  # subjects, and how many statements about each stand together
+        self.types, self.subclasses = Pairs(), Pairs()
+        self.in_scheme, self.has_top = Pairs(), Pairs()
+        self.members, self.lists = Pairs(), Pairs()
+        self.first, self.rest = Pairs(), Pairs()
+        self.labels = Texts()  # by rdfs:label
+        self.held = Texts()  # by nodes
+        self.nodes = {form: Pairs() for form in (PREFERRED, OTHER, HIDDEN, DESCRIPTION)}
+        self._literal: Any = object
+        self._blank_node: Any = object
+        self._blank = "_:"
+        self._files = 0
+        self._languages: dict[str | None, int] = {}
+        self._handlers = self._handled()
+
+    def read(self, path: Path, format: str, limits: Limits = USUAL) -> None:
+        """Gather the statements of a file; `format` is one of FORMATS."""
+        try:
+            import pyoxigraph
+        except ModuleNotFoundError:
+            raise MissingExtraError("pyoxigraph", "skos") from None
+        self._literal, self._blank_node = pyoxigraph.Literal, pyoxigraph.BlankNode
+        self._files += 1
+        self._blank = f"_:{self._files}-"  # nodes of two files are not the same
+        numbers, handlers, run = self.builder.numbers, self._handlers, self.runs
+        before, number, count, blank_node = None, -1, 0, self._blank_node
+        for subject, predicate, value, *_ in _statements(pyoxigraph, path, format, limits):
+            # statements about a subject mostly stand together
+            if subject != before:
+                if count:
+                    run.add(number, count)
+                    self.count += count
+                before, text = subject, subject.value
+                number = numbers[self._blank + text if type(subject) is blank_node else text]
+                count = 0
+            count += 1
+            handler = handlers.get(predicate.value)
+            if handler is None:
+                self.unread.add(number, self.predicates[predicate.value])
+            else:
+                handler(number, value)
+        if count:
+            run.add(number, count)
+            self.count += count
+
+    def _handled(self) -> dict[str, Handler]:
+        """What is done with the statements of each property that is read."""
+        builder = self.builder
+        linked = {
+            terms.TYPE: self.types,
+            terms.SUBCLASS: self.subclasses,
+            terms.IN_SCHEME: self.in_scheme,
+            terms.TOP_OF: self.in_scheme,
+            terms.HAS_TOP: self.has_top,
+            terms.MEMBER: self.members,
+            terms.MEMBER_LIST: self.lists,
+            terms.FIRST: self.first,
+            terms.REST: self.rest,
+            terms.REPLACED: builder.replaced,
+            **{name: self.nodes[form] for name, form in terms.NAMED_BY_NODE.items()},
+            **{name: builder.links[kind] for name, kind in terms.LINKED_BY.items()},
+        }
+        handlers = {name: self._link(name, pairs) for name, pairs in linked.items()}
+        handlers[terms.REPLACES] = self._link(terms.REPLACES, builder.replaced, turned=True)
+        handlers[terms.DEPRECATED] = self._deprecated
+        handlers[terms.LABEL] = self._text(terms.LABEL, self.labels)
+        handlers[terms.NOTATION] = self._text(terms.NOTATION, builder.notations, spoken=False)
+        for name in terms.LITERALS:
+            handlers[name] = self._text(name, self.held)
+        for name, form in terms.NAMED_BY.items():
+            handlers[name] = self._text(name, builder.names, form, self.nodes[form])
+        for name in terms.DESCRIPTIONS:
+            nodes = self.nodes[DESCRIPTION]
+            handlers[name] = self._text(name, builder.descriptions, 0, nodes)
+        return handlers
+
+    def _text(
+        self,
+        name: str,
+        texts: Texts,
+        form: int = 0,
+        nodes: Pairs | None = None,
+        spoken: bool = True,
+    ) -> Handler:
+        """Takes note of a text, or of the node that holds it; `spoken`: with its language."""
+        add, predicate = texts.add, self.predicates[name]
+        languages = self._languages if spoken else {}
+        language_of = self.builder.language
+
+        def handle(number: int, value: Any) -> None:
+            if type(value) is self._literal:
+                tag = value.language
+                language = languages.get(tag)
+                if language is None:
+                    language = languages[tag] = language_of(tag or "") if spoken else 0
+                add(number, value.value, language, form)
+            elif nodes is not None:
+                nodes.add(number, self._number(value))
+            else:
+                self.misfits.add(number, predicate)
+
+        return handle
+
+    def _link(self, name: str, pairs: Pairs, turned: bool = False) -> Handler:
+        """Takes note of a link; `turned`: from the value to the subject."""
+        add, predicate = pairs.add, self.predicates[name]
+
+        def handle(number: int, value: Any) -> None:
+            if type(value) is self._literal:
+                self.misfits.add(number, predicate)
+            elif turned:
+                add(self._number(value), number)
+            else:
+                add(number, self._number(value))
+
+        return handle
+
+    def _deprecated(self, number: int, value: Any) -> None:
+        if value.value.strip().lower() in ("true", "1"):
+            self.builder.deprecated.add(number)
+
+    def _number(self, node: Any) -> int:
+        text = node.value
+        return self.builder.numbers[self._blank + text if type(node) is self._blank_node else text]
+
+
+def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Iterator[Any]:
+    """The statements of a file; an error in it names its line."""
+    options = {"format": getattr(oxigraph.RdfFormat, FORMATS[format])}
+    # identifiers are compared as they are: IRIs need not be valid ones
+    options["lenient"] = True
+    try:
+        if compression_of(path) is None and not _marked(path):
+            yield from oxigraph.parse(path=str(path), **options)
+            return
+        with open_input(path, limits) as source:
+            if (first := bytes(source.read(len(_MARK)))) != _MARK:
+                source = _Again(first, source)
+            yield from oxigraph.parse(source, **options)
+    except SyntaxError as error:
+        said = str(error.msg)
+        what = said.split(": ", 1)[-1] if said.startswith("Parser error ") else said
+        raise DataError(
+            f"expected {_SPOKEN[format]}, found an error: {what}",
+            file=path,
+            line=error.lineno,
+            column=error.offset,
+        ) from None
+
+
+def _marked(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_MARK)) == _MARK
+
+
+class _Again:
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, first: bytes, source: Any) -> None:
+        self._first, self._source = first, source
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes."""
+        data = self._first[:size] if size >= 0 else self._first
+        self._first = self._first[len(data) :]
+        return data or bytes(self._source.read(size))
