@@ -40,7 +40,7 @@ _LOOKS = (
     ("csv", re.compile(r"[^\n]*\buri\b[^\n]*\blabel_[^\n]*|[^\n]*\blabel_[^\n]*\buri\b")),
 )
 _COMMENTS = re.compile(r"\A(\s*(#[^\n]*)?\n)*")
-_RDF_LINE = re.compile(r"[^\t\n]*\t\s*(<[^<>\s]*>|a|\w*:\w*)\s.*[.;,]\s*$")
+_STATEMENT = re.compile(r"[^\t\n]*\t\s*(<[^<>\s]*>|a|\w*:\w*)\s.*[.;,]\s*$")
 _PACKED = (".gz", ".zst")
 
 
@@ -120,8 +120,9 @@ def format_of(path: Path) -> str:
     by_name = by_ending(path)
     for kind, looks in _LOOKS:
         if looks.match(text):
-            # a line of a table holds tabs as statements may
-            if kind == "tsv" and (by_name in FORMATS or _RDF_LINE.match(first_line)):
+            # a statement may hold tabs as a line of a table does
+            statement = by_name in FORMATS or (by_name is None and _STATEMENT.match(first_line))
+            if kind == "tsv" and statement:
                 continue
             return kind
     if by_name is not None:

@@ -69,6 +69,9 @@ class _Sorting:
         self.terms = self._typed(things, kinds, np.array(defining, np.int64))
         ours = [i for i in np.flatnonzero(self.subjects) if self.iris[i].startswith(terms.SKOS)]
         self.terms[np.array(ours, np.int64)] = True
+        # and what types things: their names are those of groups
+        self.terms[of.subclasses.arrays()[0]] = True
+        self.terms[kinds] = True
         self.terms &= ~said
         # who is not said to be a concept is one by its names, its links, or its place in a scheme
         used = self._mask(np.array(builder.names.owners, np.int64))

@@ -108,7 +108,7 @@ def _tsv(vocabulary: Vocabulary, language: str) -> Iterator[str]:
     for concept in _told(vocabulary, "TSV"):
         name = concept.names.get(tag, "")
         without += not name
-        cells = [f"<{_plain(concept.id)}>", _plain(name), *concept.notations[:1]]
+        cells = [f"<{_plain(concept.id)}>", *map(_plain, [name, *concept.notations[:1]])]
         yield "\t".join(cells if name or len(cells) > 2 else cells[:1]) + "\n"
     if without:
         log.warning("%s concepts have no name in %r: only their identifier", f"{without:,}", tag)
@@ -117,7 +117,7 @@ def _tsv(vocabulary: Vocabulary, language: str) -> Iterator[str]:
 def _csv(vocabulary: Vocabulary) -> Iterator[str]:
     """A header with a column for each language, and a row for each concept."""
     sink = io.StringIO()
-    rows = csv.writer(sink, lineterminator="\n")
+    rows = csv.writer(sink)  # ends lines so that all of their characters are quoted
     labels = [f"{tables.LABEL}{language}" for language in vocabulary.languages]
     rows.writerow([tables.URI, tables.NOTATION, *(labels or [tables.LABEL])])
     for concept in _told(vocabulary, "CSV"):
