@@ -47,6 +47,37 @@ def spread(drawn, first_column, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def words_of(
+    seed,
+    step,
+    stream,
+    label,
+    slot,
+    first_column,
+    GROUP: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+):
+    """(M, N) such words for weights (slots, labels of a group), those of slots one after another.
+
+    What they are of is the group's first label and the place in the group's whole row of weights.
+    """
+    EACH: tl.constexpr = 8 if GROUP % 8 == 0 else 1  # weights that a call of the generator serves
+    first = first_column + tl.arange(0, N // EACH) * EACH
+    place = slot.to(tl.int32)[:, None] * GROUP + first[None, :]
+    number = tl.zeros((M, N // EACH), dtype=tl.int32) + label.to(tl.int32)
+    draws = place // 256 * 8 + place % 64 // 8
+    a, b, c, d = tl.philox(seed, number, draws, step, stream, ROUNDS)
+    which = place // 64 % 4
+    word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
+    turn = place[:, :, None] % 8 + tl.arange(0, EACH)[None, None, :]
+    factor = tl.where(turn & 1 != 0, FACTOR, 1).to(tl.uint32)
+    factor *= tl.where(turn & 2 != 0, FACTOR_2, 1).to(tl.uint32)
+    factor *= tl.where(turn & 4 != 0, FACTOR_4, 1).to(tl.uint32)
+    return (word.to(tl.uint32)[:, :, None] * factor).reshape(M, N)
+
+
+@triton.jit
 def round_randomly(x, words):
     """A bfloat16 neighbour of x, of which x is the mean; bfloat16 numbers stay as they are."""
     if PTX:

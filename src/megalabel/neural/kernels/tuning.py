@@ -41,3 +41,30 @@ class Tuning:
     update_tile: Tile = Tile(128, 256, 64, warps=8, stages=3, resident=1)
     descriptors: bool = True
     chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupTuning:
+    """The choices that change the speed of the kernels of groups, and how sums of gradients round.
+
+    Parameters
+    ----------
+    area
+        How many numbers of a tile (inputs of a group by rows of the batch) a program works on.
+    warps, resident
+        Warps of a program, and programs on a multiprocessor that go through all groups.
+    deterministic
+        Sum the features' gradient in 64-bit fixed point (units of 2^-32), so that the same seed
+        gives the same bits; else in float32, where the last bits depend on who comes first. That
+        takes half the memory traffic.
+    search_warps, search_resident, search_stages
+        The same of the search for the best labels, and how many groups ahead it reads.
+    """
+
+    area: int = 128 * 128
+    warps: int = 8
+    resident: int = 1
+    deterministic: bool = True
+    search_warps: int = 4
+    search_resident: int = 4
+    search_stages: int = 3
