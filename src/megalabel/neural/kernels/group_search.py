@@ -118,7 +118,7 @@ def _search(
         else:
             best = tl.full((M,), _NONE, dtype=tl.int64)
             last = tl.minimum(EACH, groups - block * EACH) * parts
-            for part in range(0, last):
+            for part in range(last):
                 other = _best(
                     features,
                     indices,
@@ -164,7 +164,7 @@ def _again(
     parts: tl.constexpr = (GROUP + N - 1) // N
     row = (tl.program_id(0) // count).to(tl.int64)
     block = tl.load(chosen + tl.program_id(0)).to(tl.int64)
-    for part in range(0, EACH * parts):
+    for part in range(EACH * parts):
         group = block * EACH + part // parts
         column = part % parts * N + tl.arange(0, N)
         here = (block >= 0) & (group < groups)

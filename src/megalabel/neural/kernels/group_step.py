@@ -193,7 +193,7 @@ def _train(
             first_row = tl.arange(0, M)
             read = features + index[:, None] * stride
             ahead = tl.load(read + first_row[None, :], mask=(slot < FAN)[:, None], other=0.0)
-            for tile in range(0, tiles):
+            for tile in range(tiles):
                 row = tile * M + first_row
                 x = ahead
                 # the next tile's features are on their way while this one is worked on
@@ -253,7 +253,7 @@ def _train(
                 )
         else:
             kept = aside + program * stride * N + tl.arange(0, N)[None, :]
-            for tile in range(0, tiles):
+            for tile in range(tiles):
                 row = tile * M + tl.arange(0, M)
                 scores = tl.zeros((M, N), dtype=tl.float32) + shift[None, :]
                 for first_slot in range(0, FAN, K):
@@ -292,12 +292,15 @@ def _train(
                 index = inputs_of(indices, group, slot, FAN)
                 w = weights_of(weights, group, slot, column, FAN, GROUP)
                 moves = tl.zeros((K, N), dtype=tl.float32)
-                for tile in range(0, tiles):
+                for tile in range(tiles):
                     row = tile * M + tl.arange(0, M)
                     g = tl.load(kept + row[:, None] * N)
                     live = True
                     if FORM == SQUARED_HINGE:
-                        live = tl.max(tl.max((g.to(tl.float32) != 0.0).to(tl.int32), axis=1), axis=0) > 0
+                        live = (
+                            tl.max(tl.max((g.to(tl.float32) != 0.0).to(tl.int32), axis=1), axis=0)
+                            > 0
+                        )
                     if live:
                         read = features + index[:, None] * stride + row[None, :]
                         x = tl.load(read, mask=(slot < FAN)[:, None], other=0.0)
@@ -335,7 +338,7 @@ def _train(
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a step is cut: `rows` of the batch, `labels` of a group and `inputs` of them at a time."""
+    """How many rows of the batch, labels of a group and inputs of theirs come together."""
 
     rows: int
     labels: int
@@ -421,7 +424,7 @@ def train_groups(
         (rows, width) float32.
     Tensor or None
     """
-    rows, width = features.shape
+    rows = len(features)
     weights, device = groups.weights, groups.weights.device
     tiles = tiles_for(rows, groups, tuning)
     parts = triton.cdiv(groups.size, tiles.labels)

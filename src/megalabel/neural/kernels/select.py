@@ -26,7 +26,7 @@ def _select(keys, out, count, blocks, k, BLOCK: tl.constexpr):
     threshold = tl.full((1,), 0, dtype=tl.uint64)
     bit = tl.full((1,), 1, dtype=tl.uint64)
     bit = bit << 63
-    for _ in range(0, 64):
+    for _ in range(64):
         tried = threshold | bit
         bit = bit >> 1
         enough = tl.sum((number >= tried).to(tl.int32), axis=0) >= k
