@@ -31,6 +31,7 @@ from megalabel.neural.losses import create as create_loss
 from megalabel.neural.models import Group, Model, Pass
 from megalabel.neural.trainer import Trainer
 from megalabel.parts import Classifier
+from megalabel.rankers.rectified import Rectified
 
 
 class FullClassifier(NeuralClassifier):
@@ -52,6 +53,9 @@ class FullClassifier(NeuralClassifier):
         By name (`neural.losses.create`), or as it is.
     bottleneck : int, optional
         Labels see the text through so many numbers: for very many labels.
+    intermediate : int, optional
+        Labels see the text through so many rectified numbers, of a layer that is trained with the
+        encoder: far more than the encoder gives, for heads whose labels see few of them.
     dropout : float
         The share of a text's vector that labels do not see, in training.
     validation : float
@@ -74,6 +78,7 @@ class FullClassifier(NeuralClassifier):
         "head": instance(str) | instance(Head),
         "loss": instance(str) | instance(Loss),
         "bottleneck": integer(1) | one_of(None),
+        "intermediate": integer(1) | one_of(None),
         "dropout": number(0, 1),
         "validation": number(0, 0.5),
         "frozen": boolean(),
@@ -83,6 +88,7 @@ class FullClassifier(NeuralClassifier):
     weights_: np.ndarray
     bias_: np.ndarray
     projection_: np.ndarray | None
+    layer_: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -92,6 +98,7 @@ class FullClassifier(NeuralClassifier):
         head: str | Head = "dense",
         loss: str | Loss = "bce",
         bottleneck: int | None = None,
+        intermediate: int | None = None,
         dropout: float = 0.5,
         validation: float = 0.0,
         frozen: bool = False,
@@ -102,6 +109,7 @@ class FullClassifier(NeuralClassifier):
         self.head = head
         self.loss = loss
         self.bottleneck = bottleneck
+        self.intermediate = intermediate
         self.dropout = dropout
         self.validation = validation
         self.frozen = frozen
@@ -111,7 +119,7 @@ class FullClassifier(NeuralClassifier):
         """Train the encoder and all labels together."""
         X, Y = examples.rows, examples.targets
         rows, judged = held_out_rows(examples, self.validation, self.seed)
-        trainer, chosen = clone(self.training), self._chosen_head()
+        trainer, chosen = clone(self.training), self._chosen_head().prepared(X, Y, self.seed)
         loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
         if chosen.rate_per_text:
             # published rates are for the sum over a batch, the head's loss is the mean
@@ -121,7 +129,7 @@ class FullClassifier(NeuralClassifier):
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             module = self.encoder.begin(X, self.seed, trainer, checkpoint, examples.columns)
-            width = self.bottleneck or module.width
+            width = self.intermediate or self.bottleneck or module.width
             head = begin(
                 chosen, width, counts, examples.n_texts, loss, device=device, seed=self.seed
             )
@@ -129,6 +137,7 @@ class FullClassifier(NeuralClassifier):
                 module,
                 head,
                 bottleneck=self.bottleneck,
+                intermediate=self.intermediate,
                 dropout=self.dropout,
                 frozen=self.frozen,
             )
@@ -148,12 +157,17 @@ class FullClassifier(NeuralClassifier):
         self.projection_ = None
         if model.projection is not None:
             self.projection_ = model.projection.weight.detach().cpu().numpy().copy()
+        self.layer_ = None
+        if model.layer is not None:
+            weight, bias = (p.detach().cpu() for p in (model.layer.weight, model.layer.bias))
+            self.layer_ = weight.numpy().copy(), bias.numpy().copy()
 
     def label_ranker(self) -> Classifier:
         """What the head gives: it ranks by the vectors of texts."""
         head = self._chosen_head()
         arrays = {name: getattr(self, f"{name}_") for name in head.ARRAYS}
-        return head.ranker(arrays, self.labels_)
+        ranker = head.ranker(arrays, self.labels_)
+        return ranker if self.layer_ is None else Rectified.over(ranker, *self.layer_)
 
     def encoder_levels(self) -> list[dict[str, Any]]:
         """The encoder's own vector, through the bottleneck if there is one."""
@@ -174,6 +188,7 @@ class FullModel(Model):
         head: HeadModule,
         *,
         bottleneck: int | None = None,
+        intermediate: int | None = None,
         dropout: float = 0.0,
         frozen: bool = False,
     ) -> None:
@@ -184,11 +199,15 @@ class FullModel(Model):
             self.projection = nn.Linear(encoder.width, bottleneck, bias=False)
             # vectors about as long as the encoder's, which is what labels' rates are meant for
             nn.init.orthogonal_(self.projection.weight)
+        self.layer = None
+        if intermediate is not None:
+            self.layer = nn.Linear(bottleneck or encoder.width, intermediate)
+            nn.init.kaiming_uniform_(self.layer.weight, nonlinearity="relu")
         self.dropout = nn.Dropout(dropout)
         self.head = head
 
     def groups(self) -> dict[str, Group]:
-        below = [self.encoder] if self.projection is None else [self.encoder, self.projection]
+        below = [m for m in (self.encoder, self.projection, self.layer) if m is not None]
         return {"encoder": Group(below), "head": Group([self.head], "head_learning_rate")}
 
     def passes(self) -> list[Pass]:
@@ -197,9 +216,9 @@ class FullModel(Model):
     def features(self, inputs: Any) -> Tensor:
         """The vectors that the head sees, without dropout."""
         made: Tensor = self.encoder(inputs)
-        return (
-            made if self.projection is None else nn.functional.linear(made, self.projection.weight)
-        )
+        if self.projection is not None:
+            made = nn.functional.linear(made, self.projection.weight)
+        return made if self.layer is None else torch.relu(self.layer(made))
 
     def forward(self, batch: Batch) -> Tensor:
         # no row has labels where a process without a row of its own passes another's on

@@ -7,19 +7,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from megalabel.neural.heads.auxiliary import AuxiliaryHead
 from megalabel.neural.heads.base import Head, HeadModule
 from megalabel.neural.heads.dense import DenseHead, DenseModule
+from megalabel.neural.heads.fixed_fan_in import FixedFanInHead
+from megalabel.neural.heads.grouped_fan_in import FrequentAndSparseHead, GroupedFanInHead
+from megalabel.neural.heads.parts import PartsModule
+from megalabel.neural.heads.rewiring import Rewiring
 from megalabel.neural.heads.sharded import ShardedModule, begin
 from megalabel.neural.heads.shortlist import ShortlistModule
+from megalabel.neural.heads.sparse import SparseModule
 from megalabel.neural.registry import Registry
 
 __all__ = [
+    "AuxiliaryHead",
     "DenseHead",
     "DenseModule",
+    "FixedFanInHead",
+    "FrequentAndSparseHead",
+    "GroupedFanInHead",
     "Head",
     "HeadModule",
+    "PartsModule",
+    "Rewiring",
     "ShardedModule",
     "ShortlistModule",
+    "SparseModule",
     "begin",
     "create",
     "names",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from megalabel.base import Component
@@ -34,6 +35,11 @@ class Head(Component, ABC):
     def rate_per_text(self) -> bool:
         """Whether its rate is for each text of a batch, and not for a step."""
         return False
+
+    def prepared(self, rows: Any, targets: csr_matrix, seed: int) -> Head:
+        """The head for a training on these rows and their labels: itself, or one that knows more of
+        the labels than how frequent they are."""
+        return self
 
     @abstractmethod
     def build(

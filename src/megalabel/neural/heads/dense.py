@@ -26,7 +26,7 @@ from megalabel.rankers import DenseTree
 if TYPE_CHECKING:
     from megalabel.neural.kernels.tuning import Tuning
 
-_UNSEEN = -1e4  # the bias of a label that no row has: nothing speaks for it
+UNSEEN_BIAS = -1e4  # the bias of a label that no row has: nothing speaks for it
 
 
 class DenseHead(Head):
@@ -100,9 +100,9 @@ class DenseHead(Head):
             shard=shard,
             device=device,
         )
-        share = (counts[module.first : module.last] + 0.5) / (rows + 1)
         assert module.bias is not None
-        module.bias.copy_(torch.from_numpy(np.log(share / (1 - share))))
+        odds = log_odds(counts[module.first : module.last], rows)
+        module.bias.copy_(torch.from_numpy(odds))
         return module
 
     def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -110,7 +110,7 @@ class DenseHead(Head):
         tensors, seen = module.tensors(), counts > 0
         weights = tensors["weights"].to(torch.float16).cpu().numpy()
         weights[~seen] = 0
-        bias = np.where(seen, tensors["bias"].cpu().numpy(), _UNSEEN).astype(np.float32)
+        bias = np.where(seen, tensors["bias"].cpu().numpy(), UNSEEN_BIAS).astype(np.float32)
         return {"weights": weights, "bias": bias}
 
     def ranker(self, arrays: Mapping[str, np.ndarray], labels: LabelSet) -> DenseTree:
@@ -295,6 +295,19 @@ class DenseModule(LearningModule):
 
     def extra_repr(self) -> str:
         return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"
+
+
+def log_odds(counts: np.ndarray, rows: int) -> np.ndarray:
+    """What says that labels are as likely as they are frequent.
+
+    Examples
+    --------
+    >>> log_odds(np.array([0, 4]), 8).round(2).tolist()
+    [-2.83, 0.0]
+    """
+    share = (counts + 0.5) / (rows + 1)
+    made: np.ndarray = np.log(share / (1 - share))
+    return made
 
 
 def _initial(

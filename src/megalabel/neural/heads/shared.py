@@ -1,0 +1,203 @@
+"""What heads have in common whose labels see few features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Check, instance, integer, number, one_of
+from megalabel.data import LabelSet
+from megalabel.labels import LabelTree, label_vectors
+from megalabel.neural.batches import words_of
+from megalabel.neural.heads.base import Head, HeadModule
+from megalabel.neural.heads.dense import UNSEEN_BIAS, DenseModule, log_odds
+from megalabel.neural.heads.parts import PartsModule, in_order
+from megalabel.neural.heads.rewiring import Rewiring
+from megalabel.neural.heads.sparse import SparseModule
+from megalabel.neural.losses.base import Loss
+from megalabel.rankers import SparseLabels
+from megalabel.rankers.fan_in import index_dtype
+
+_FEWEST = 16  # features that a label sees, where a tenth would be fewer
+
+
+class SparseHead(Head):
+    """Labels that see few features, and which these are is learned too (`Rewiring`).
+
+    Subclasses say how labels are grouped (`group`, `grouping`) and which of them see all features
+    (`frequent`).
+    """
+
+    ARRAYS = (
+        "indices",
+        "weights",
+        "bias",
+        "label_of_place",
+        "head_labels",
+        "head_weights",
+        "head_bias",
+    )
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "fan_in": integer(1) | one_of(None),
+        "rewiring": instance(Rewiring) | one_of(None),
+        "precision": one_of("auto", "bf16", "float32"),
+        "optimiser": one_of("sgd", "adam"),
+        "momentum": number(0, 1),
+    }
+
+    fan_in: int | None
+    rewiring: Rewiring | None
+    precision: str
+    optimiser: str
+    momentum: float
+    group: int = 1
+    grouping: str = "frequency"
+    frequent: float = 0.0
+
+    _like: np.ndarray | None = None
+
+    @property
+    def rate_per_text(self) -> bool:
+        return self.optimiser == "sgd"
+
+    def prepared(self, rows: Any, targets: csr_matrix, seed: int) -> Self:
+        """The same head, which knows which labels are alike where it groups them so."""
+        if self.group == 1 or self.grouping != "clusters":
+            return self
+        made = copy.copy(self)
+        vectors = label_vectors(
+            rows if isinstance(rows, np.ndarray) else words_of(rows), targets, "pifa"
+        )
+        tree = LabelTree.balanced(vectors, max_leaf=max(2, self.group), arity=2, seed=seed)
+        made._like = tree.leaf_of_label
+        return made
+
+    def order(self, counts: np.ndarray) -> tuple[np.ndarray, int]:
+        """The labels in the order of their places, and how many of them see all features."""
+        frequent = round(self.frequent * len(counts))
+        if self.group == 1 and not frequent:
+            return np.arange(len(counts)), 0
+        order = np.argsort(-counts, kind="stable")
+        if self._like is not None:
+            rest = order[frequent:]
+            order[frequent:] = rest[np.argsort(self._like[rest], kind="stable")]
+        return order, frequent
+
+    def fan_in_of(self, width: int) -> int:
+        """How many features of so many a label sees."""
+        return min(width, self.fan_in or max(_FEWEST, -(-width // 10)))
+
+    def build(
+        self,
+        width: int,
+        counts: np.ndarray,
+        rows: int,
+        loss: Loss | None,
+        *,
+        device: torch.device,
+        seed: int,
+        shard: tuple[int, int] | None = None,
+    ) -> PartsModule:
+        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
+        order, frequent = self.order(counts)
+        labels = len(order)
+        loss = in_order(loss, order)
+        common: dict[str, Any] = {
+            "dtype": torch.bfloat16 if half else torch.float32,
+            "optimiser": self.optimiser,
+            "momentum": self.momentum,
+            "bias": True,
+            "seed": seed,
+            "device": device,
+        }
+        parts: dict[str, Any] = {}
+        if frequent:
+            own = _share(0, frequent, 1, shard, labels)
+            parts["frequent"] = DenseModule(width, labels, loss, shard=own, **common)
+        if frequent < labels:
+            parts["sparse"] = SparseModule(
+                width,
+                labels,
+                loss,
+                fan_in=self.fan_in_of(width),
+                group=self.group,
+                rewiring=Rewiring() if self.rewiring is None else self.rewiring,
+                shard=_share(frequent, labels, self.group, shard, labels),
+                **common,
+            )
+        odds = torch.from_numpy(log_odds(counts[order], rows)).float()
+        for part in parts.values():
+            here = odds[part.first : part.last]
+            part.bias.view(-1)[: len(here)] = here.to(device)
+        return PartsModule(parts, order)
+
+    def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """The arrays of `rankers.SparseLabels`; a label never seen comes last."""
+        tensors = {name: tensor.cpu() for name, tensor in module.tensors().items()}
+        width, group = module.width, self.group
+        seen = np.append(counts > 0, False)  # -1: a place that no label has
+        places = _array(tensors, "sparse_labels", np.int32, (0, group))
+        silent = ~seen[places]
+        weights = _array(tensors, "sparse_weights", np.float16, (0, self.fan_in_of(width), group))
+        bias = _array(tensors, "sparse_bias", np.float32, (0, group))
+        first = _array(tensors, "frequent_labels", np.int32, (0,))
+        rising = np.argsort(first)
+        head = _array(tensors, "frequent_weights", np.float16, (0, width))[rising]
+        own = _array(tensors, "frequent_bias", np.float32, (0,))[rising]
+        never = ~seen[first[rising]]
+        weights[np.broadcast_to(silent[:, None], weights.shape)] = 0
+        head[never] = 0
+        return {
+            "indices": _array(
+                tensors, "sparse_indices", index_dtype(width), (0, self.fan_in_of(width))
+            ),
+            "weights": weights,
+            "bias": np.where(silent, np.float32(UNSEEN_BIAS), bias),
+            "label_of_place": places.reshape(-1),
+            "head_labels": first[rising],
+            "head_weights": head,
+            "head_bias": np.where(never, np.float32(UNSEEN_BIAS), own),
+        }
+
+    def ranker(self, arrays: Mapping[str, np.ndarray], labels: LabelSet) -> SparseLabels:
+        """The same layer by kernels of a processor."""
+        made = SparseLabels()
+        head = ("head_labels", "head_weights", "head_bias")
+        some = len(arrays["head_labels"]) > 0
+        made.restore(
+            {
+                "labels_": labels,
+                "width_": int(arrays["head_weights"].shape[1]),
+                **{f"{name}_": arrays[name] for name in self.ARRAYS if some or name not in head},
+            }
+        )
+        return made
+
+
+def _array(
+    tensors: Mapping[str, torch.Tensor], name: str, dtype: Any, shape: tuple[int, ...]
+) -> np.ndarray:
+    """A tensor as an array of its own; of no rows where there is none."""
+    if name not in tensors:
+        return np.zeros(shape, dtype)
+    tensor = tensors[name]
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.numpy().astype(dtype)
+
+
+def _share(
+    start: int, stop: int, group: int, shard: tuple[int, int] | None, labels: int
+) -> tuple[int, int]:
+    """What a process holds of the labels from start to stop - 1, in whole groups; `shard` is its
+    share of all."""
+    if shard is None:
+        return start, stop
+    groups = -(-(stop - start) // group)
+    first, last = (min(stop, start + group * (edge * groups // labels)) for edge in shard)
+    return first, last
