@@ -547,6 +547,45 @@ def neural_convolutional() -> Component:
 
 
 @kind
+def neural_fixed_fan_in() -> Component:
+    from megalabel import neural
+
+    rewiring = neural.Rewiring(every=2, fraction=0.5)
+    head = neural.heads.FixedFanInHead(fan_in=3, rewiring=rewiring)
+    return trained_bag(head=head, intermediate=8)
+
+
+@kind
+def neural_grouped_fan_in() -> Component:
+    from megalabel import neural
+
+    return trained_bag(head=neural.heads.GroupedFanInHead(fan_in=3, group=2, grouping="clusters"))
+
+
+@kind
+def neural_auxiliary() -> Component:
+    from megalabel import neural
+
+    head = neural.heads.FrequentAndSparseHead(frequent=0.25, fan_in=3, group=4)
+    return trained_bag(head=neural.heads.AuxiliaryHead(head, until=0.5))
+
+
+@kind
+def neural_mach() -> Component:
+    from megalabel import neural
+
+    return trained_bag(head=neural.heads.MachHead(tables=2, buckets=4))
+
+
+def trained_bag(**options: Any) -> Tagger:
+    """A tagger of vectors of words."""
+    from megalabel import neural
+
+    classifier = full(neural.BagEncoder(width=4), "bce", **options)
+    return Tagger(classifier, Tfidf(), None).fit(TEXTS, TARGETS)
+
+
+@kind
 def neural_recurrent() -> Component:
     from megalabel import neural
 

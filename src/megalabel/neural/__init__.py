@@ -23,7 +23,7 @@ from megalabel.neural.encoders import (
 )
 from megalabel.neural.export import export_onnx
 from megalabel.neural.full import FullClassifier
-from megalabel.neural.heads import DenseHead, Head
+from megalabel.neural.heads import DenseHead, Head, Rewiring
 from megalabel.neural.losses import (
     BCE,
     CosineLikelihood,
@@ -70,6 +70,7 @@ __all__ = [
     "PretrainedEncoder",
     "RecurrentEncoder",
     "RecursiveClassifier",
+    "Rewiring",
     "Softmax",
     "SquaredHinge",
     "StagedClassifier",

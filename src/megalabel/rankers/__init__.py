@@ -2,12 +2,14 @@
 
 from megalabel.rankers.attention import AttentionTree, OnnxStates
 from megalabel.rankers.boosting import BoostedTrees
+from megalabel.rankers.buckets import HashedLabels
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
 from megalabel.rankers.label_vectors import LabelVectors
 from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
+from megalabel.rankers.rectified import Rectified
 from megalabel.rankers.sparse import SparseLabels
 
 __all__ = [
@@ -17,11 +19,13 @@ __all__ = [
     "Combiner",
     "DenseTree",
     "Ensemble",
+    "HashedLabels",
     "LabelVectors",
     "Means",
     "Mix",
     "NearestLabels",
     "OnnxStates",
+    "Rectified",
     "SparseLabels",
     "Stack",
 ]

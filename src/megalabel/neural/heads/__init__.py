@@ -12,6 +12,7 @@ from megalabel.neural.heads.base import Head, HeadModule
 from megalabel.neural.heads.dense import DenseHead, DenseModule
 from megalabel.neural.heads.fixed_fan_in import FixedFanInHead
 from megalabel.neural.heads.grouped_fan_in import FrequentAndSparseHead, GroupedFanInHead
+from megalabel.neural.heads.mach import MachHead
 from megalabel.neural.heads.parts import PartsModule
 from megalabel.neural.heads.rewiring import Rewiring
 from megalabel.neural.heads.sharded import ShardedModule, begin
@@ -28,6 +29,7 @@ __all__ = [
     "GroupedFanInHead",
     "Head",
     "HeadModule",
+    "MachHead",
     "PartsModule",
     "Rewiring",
     "ShardedModule",

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from megalabel.base import Check, instance, integer, number, one_of
 from megalabel.data import LabelSet
-from megalabel.labels import LabelTree, label_vectors
-from megalabel.neural.batches import words_of
 from megalabel.neural.heads.base import Head, HeadModule
 from megalabel.neural.heads.dense import DenseModule
+from megalabel.neural.heads.grouped_fan_in import cluster_labels
 from megalabel.neural.heads.learning import LearningModule
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.losses.bce import BCE
@@ -106,9 +105,7 @@ class AuxiliaryHead(Head):
         most = min(_CLUSTER, math.ceil(math.sqrt(labels)))
         if self.clusters is not None:
             most = -(-labels // self.clusters)
-        words = rows if isinstance(rows, np.ndarray) else words_of(rows)
-        vectors = label_vectors(words, targets, "pifa")
-        tree = LabelTree.balanced(vectors, max_leaf=max(2, most), arity=2, seed=seed)
+        tree = cluster_labels(rows, targets, max(2, most), seed)
         made._cluster_of = (
             np.zeros(labels, np.int32)
             if tree.depth == 0

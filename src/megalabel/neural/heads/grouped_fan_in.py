@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
 
 from megalabel.base import Check, integer, number, one_of
+from megalabel.labels import LabelTree, label_vectors
+from megalabel.neural.batches import words_of
 from megalabel.neural.heads.rewiring import Rewiring
 from megalabel.neural.heads.shared import SparseHead
 
@@ -43,6 +49,9 @@ class GroupedFanInHead(SparseHead):
         "grouping": one_of("frequency", "clusters"),
     }
 
+    frequent: float = 0.0
+    _like: np.ndarray | None = None
+
     def __init__(
         self,
         *,
@@ -61,6 +70,30 @@ class GroupedFanInHead(SparseHead):
         self.precision = precision
         self.optimiser = optimiser
         self.momentum = momentum
+
+    def prepared(self, rows: Any, targets: csr_matrix, seed: int) -> Self:
+        """The same head, which knows which labels are alike where it groups them so."""
+        if self.grouping != "clusters":
+            return self
+        made = copy.copy(self)
+        tree = cluster_labels(rows, targets, max(2, self.group), seed)
+        made._like = tree.leaf_of_label
+        return made
+
+    def order(self, counts: np.ndarray) -> tuple[np.ndarray, int]:
+        frequent = round(self.frequent * len(counts))
+        order = np.argsort(-counts, kind="stable")
+        if self._like is not None:
+            rest = order[frequent:]
+            order[frequent:] = rest[np.argsort(self._like[rest], kind="stable")]
+        return order, frequent
+
+
+def cluster_labels(rows: Any, targets: csr_matrix, size: int, seed: int) -> LabelTree:
+    """A tree of halves down to clusters of at most so many labels, which come in like texts."""
+    words = rows if isinstance(rows, np.ndarray) else words_of(rows)
+    vectors = label_vectors(words, targets, "pifa")
+    return LabelTree.balanced(vectors, max_leaf=size, arity=2, seed=seed)
 
 
 class FrequentAndSparseHead(GroupedFanInHead):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from megalabel.base import Check, Component, integer, number, one_of
+from megalabel.base import Check, Component, Learned, integer, number, one_of
 from megalabel.neural.heads.steps.plain import plain_step, product
 from megalabel.neural.heads.steps.rounding import philox
 from megalabel.neural.heads.steps.sparse import SparsePass
@@ -69,6 +69,7 @@ class Rewiring(Component):
         "weights": one_of("zero", "kept"),
         "until": number(0, 1),
     }
+    LEARNED: ClassVar[Mapping[str, Learned]] = {}
 
     def __init__(
         self,

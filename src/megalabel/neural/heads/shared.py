@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import copy
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 
 from megalabel.base import Check, instance, integer, number, one_of
 from megalabel.data import LabelSet
-from megalabel.labels import LabelTree, label_vectors
-from megalabel.neural.batches import words_of
 from megalabel.neural.heads.base import Head, HeadModule
 from megalabel.neural.heads.dense import UNSEEN_BIAS, DenseModule, log_odds
 from megalabel.neural.heads.parts import PartsModule, in_order
@@ -29,8 +26,8 @@ _FEWEST = 16  # features that a label sees, where a tenth would be fewer
 class SparseHead(Head):
     """Labels that see few features, and which these are is learned too (`Rewiring`).
 
-    Subclasses say how labels are grouped (`group`, `grouping`) and which of them see all features
-    (`frequent`).
+    Subclasses say how many labels see the same ones (`group`), in which order labels are grouped,
+    and how many of them see all.
     """
 
     ARRAYS = (
@@ -56,37 +53,14 @@ class SparseHead(Head):
     optimiser: str
     momentum: float
     group: int = 1
-    grouping: str = "frequency"
-    frequent: float = 0.0
-
-    _like: np.ndarray | None = None
 
     @property
     def rate_per_text(self) -> bool:
         return self.optimiser == "sgd"
 
-    def prepared(self, rows: Any, targets: csr_matrix, seed: int) -> Self:
-        """The same head, which knows which labels are alike where it groups them so."""
-        if self.group == 1 or self.grouping != "clusters":
-            return self
-        made = copy.copy(self)
-        vectors = label_vectors(
-            rows if isinstance(rows, np.ndarray) else words_of(rows), targets, "pifa"
-        )
-        tree = LabelTree.balanced(vectors, max_leaf=max(2, self.group), arity=2, seed=seed)
-        made._like = tree.leaf_of_label
-        return made
-
+    @abstractmethod
     def order(self, counts: np.ndarray) -> tuple[np.ndarray, int]:
         """The labels in the order of their places, and how many of them see all features."""
-        frequent = round(self.frequent * len(counts))
-        if self.group == 1 and not frequent:
-            return np.arange(len(counts)), 0
-        order = np.argsort(-counts, kind="stable")
-        if self._like is not None:
-            rest = order[frequent:]
-            order[frequent:] = rest[np.argsort(self._like[rest], kind="stable")]
-        return order, frequent
 
     def fan_in_of(self, width: int) -> int:
         """How many features of so many a label sees."""
