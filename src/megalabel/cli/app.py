@@ -23,6 +23,7 @@ from megalabel.cli import (
     shaping,
     tagging,
     training,
+    vocabularies,
 )
 
 app = typer.Typer(
@@ -75,3 +76,5 @@ for command in (
     demonstration.demo,
 ):
     app.command()(command)
+
+app.add_typer(vocabularies.app, name="vocabulary")

@@ -273,6 +273,7 @@ class Builder:
             untagged = np.flatnonzero(languages == self._language_order[none])
             self.notes.add("no language", self._shown(owners[untagged], texts, untagged))
         nameless = np.bincount(owners[forms == PREFERRED], minlength=self._n) == 0
+        nameless &= ~deprecated  # in a table, such a concept is one without a name
         self.notes.add("no name", self._shown(np.flatnonzero(nameless)))
         current = np.flatnonzero((forms == PREFERRED) & ~deprecated[owners])
         shared = current[repeated(languages[current], hashes[current])]

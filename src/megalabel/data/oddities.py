@@ -15,7 +15,7 @@ ODDITIES = {
     "link to itself": (ERROR, "links of a concept to itself, left out"),
     "dangling link": (ERROR, "links to what is no concept here, left out"),
     "unknown replacement": (ERROR, "concepts replaced by what is no concept here"),
-    "no name": (ERROR, "concepts without a preferred name, shown by their identifier"),
+    "no name": (ERROR, "current concepts without a preferred name, shown by their identifier"),
     "no language": (WARNING, "names without a language"),
     "shared name": (WARNING, "preferred names that a concept before has in the same language"),
     "shared notation": (WARNING, "notations that a concept before has"),

@@ -137,6 +137,27 @@ def row_of(counts: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
+def positions(rows: np.ndarray) -> pa.Int64Array:
+    """Row numbers as Arrow has them; unlike `pa.array`, it never imports pandas."""
+    rows = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+
+
+def flags(answers: pa.BooleanArray) -> np.ndarray:
+    """Answers of Arrow, all known, as NumPy has them; it never imports pandas either.
+
+    Examples
+    --------
+    >>> flags(pc.equal(strings(["a", "b", "a"]), "a")).tolist()
+    [True, False, True]
+    """
+    if not len(answers):
+        return np.zeros(0, bool)
+    bits = np.frombuffer(answers.buffers()[1], np.uint8)
+    first, last = answers.offset, answers.offset + len(answers)
+    return np.unpackbits(bits, count=last, bitorder="little")[first:].astype(bool)
+
+
 def to_arrays(column: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
     """Offsets and UTF-8 bytes, without a copy; the first offset need not be 0."""
     _, offsets, data = column.buffers()

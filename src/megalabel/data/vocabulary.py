@@ -15,7 +15,7 @@ from megalabel.data.concepts import HIDDEN, LINKS, PREFERRED, Builder, Concept, 
 from megalabel.data.hashes import text_hashes
 from megalabel.data.oddities import Note
 from megalabel.data.ragged import Columns, spans, starts_of
-from megalabel.data.strings import row_of, strings
+from megalabel.data.strings import flags, positions, row_of, strings
 from megalabel.errors import ParameterError, StoreError, UnknownConceptError
 
 _SUGGESTED_FROM = 20_000  # names that a suggestion is looked for among
@@ -114,6 +114,15 @@ class Vocabulary:
         """The number of the concept that is to be used in place of each; -1: none."""
         return self._columns.numbers("replaced_by", self._n, len(self), lowest=-1)
 
+    def count(self, kind: str) -> int:
+        """How many "names", "notations" or "descriptions" there are."""
+        return len(self._columns.texts(kind))
+
+    def preferred(self) -> np.ndarray:
+        """How many concepts have a preferred name in each of the languages."""
+        _, languages, forms = self._named()
+        return np.bincount(languages[forms == PREFERRED], minlength=len(self.languages))
+
     def linked(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Links of one kind, "broader", "narrower" or "related": where those of each concept start
         (n + 1), and the numbers of the concepts that they lead to."""
@@ -198,7 +207,7 @@ class Vocabulary:
             found.notations.append(text)
         for kind in LINKS:
             starts, numbers = self.linked(kind)
-            there = strings(ids.take(pa.array(numbers[starts[first] : starts[last]])))
+            there = strings(ids.take(positions(numbers[starts[first] : starts[last]])))
             for (found, _), id_ in zip(items(starts, numbers), there.to_pylist(), strict=True):
                 getattr(found, kind).append(id_)
         for found, number in items(*self.typed()):
@@ -239,7 +248,7 @@ class Vocabulary:
         """Where the notations of each of some concepts start (n + 1), and the notations."""
         numbers = np.asarray(concepts, np.int64)
         owner, rows = self._rows("notations", numbers)
-        texts = self._columns.texts("notations").take(pa.array(rows))
+        texts = self._columns.texts("notations").take(positions(rows))
         return starts_of(owner, len(numbers)), strings(texts)
 
     def names(
@@ -272,11 +281,11 @@ class Vocabulary:
         spoken = np.full(len(numbers), -1, np.int64)
         spoken[owner] = languages[rows]
         if len(owner) == len(numbers):
-            return strings(texts.take(pa.array(rows))), spoken
+            return strings(texts.take(positions(rows))), spoken
         found = np.full(len(numbers), -1, np.int64)
         found[owner] = rows
         column = texts.take(pa.array(found, mask=found < 0))
-        ids = self.ids.take(pa.array(numbers))
+        ids = self.ids.take(positions(numbers))
         return strings(pc.coalesce(column, last_parts(ids))), spoken
 
     def all_names(
@@ -291,7 +300,7 @@ class Vocabulary:
             wanted = [self.languages.index(known) for known in self.languages_like(language)]
             kept = np.isin(languages[rows], wanted)
             owner, rows = owner[kept], rows[kept]
-        column = strings(texts.take(pa.array(rows)))
+        column = strings(texts.take(positions(rows)))
         first = ~repeated(owner, text_hashes(column))
         return starts_of(owner[first], len(numbers)), strings(column.filter(pa.array(first)))
 
@@ -360,17 +369,17 @@ class Vocabulary:
             return np.zeros(0, np.int64)
         # the longest word leaves the fewest names to look at closely
         longest = max(parts, key=len)
-        rows = np.flatnonzero(pc.match_substring(texts, longest, ignore_case=True))
+        rows = np.flatnonzero(flags(pc.match_substring(texts, longest, ignore_case=True)))
         if language is not None:
             wanted = [self.languages.index(known) for known in self.languages_like(language)]
             rows = rows[np.isin(languages[rows], wanted)]
-        lower = folded(strings(texts.take(pa.array(rows))))
+        lower = folded(strings(texts.take(positions(rows))))
         holds = np.ones(len(rows), bool)
         for part in parts:
-            holds &= np.asarray(pc.match_substring_regex(lower, rf"(^|[^\pL\pN]){re.escape(part)}"))
+            holds &= flags(pc.match_substring_regex(lower, rf"(^|[^\pL\pN]){re.escape(part)}"))
         rows, lower = rows[holds], lower.filter(pa.array(holds))
         owner = self._owner("names", rows)
-        whole = np.asarray(pc.equal(lower, " ".join(parts)))
+        whole = flags(pc.equal(lower, " ".join(parts)))
         lengths = np.asarray(pc.utf8_length(lower))
         order = np.lexsort((owner, lengths, forms[rows], self.deprecated[owner], ~whole))
         return np.array(list(dict.fromkeys(owner[order].tolist()))[:k], np.int64)
@@ -417,7 +426,7 @@ class Vocabulary:
         owner = row_of(counts)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
         found = rows[np.repeat(first, counts) + within].astype(np.int64)
-        same = np.asarray(pc.equal(self._texts(kind, found), wanted.take(pa.array(owner))))
+        same = flags(pc.equal(self._texts(kind, found), wanted.take(positions(owner))))
         return owner[same], found[same]
 
     def _index(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -436,7 +445,7 @@ class Vocabulary:
 
     def _texts(self, kind: str, rows: np.ndarray) -> pa.LargeStringArray:
         """What some rows of an index hold."""
-        texts = strings(self._columns.texts(_INDEXED[kind]).take(pa.array(rows)))
+        texts = strings(self._columns.texts(_INDEXED[kind]).take(positions(rows)))
         if kind == "part":
             return last_parts(texts)
         return folded(texts) if kind == "name" else texts

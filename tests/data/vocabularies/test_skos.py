@@ -145,6 +145,7 @@ def test_oddities_are_counted(read):
         :b a skos:Concept ; skos:broader :c ; skos:prefLabel "x"@en ; skos:altLabel "x"@en, "" .
         :c a skos:Concept ; skos:broader :b ; skos:prefLabel "x"@en ; skos:example "c" .
         :d a skos:Concept ; skos:broader "b" ; owl:deprecated true ; dct:isReplacedBy :none .
+        :e a skos:Concept .
     """)
     counts = {kind: note.count for kind, note in some.notes.items()}
     assert counts == {

@@ -124,7 +124,8 @@ def format_of(path: Path) -> str:
             statement = by_name in FORMATS or (by_name is None and _STATEMENT.match(first_line))
             if kind == "tsv" and statement:
                 continue
-            return kind
+            # statements of N-Triples are Turtle too, and more may follow
+            return "turtle" if kind == "n-triples" and by_name != kind else kind
     if by_name is not None:
         return by_name
     if not is_utf8(head[: head.rfind(b"\n") + 1]):
