@@ -10,6 +10,7 @@
 #include "bind_decision.hpp"
 #include "bind_fan_in.hpp"
 #include "bind_labels.hpp"
+#include "bind_lexical.hpp"
 #include "bind_linear.hpp"
 #include "bind_matching.hpp"
 #include "bind_metrics.hpp"
@@ -86,6 +87,7 @@ NB_MODULE(_native, m) {
     megalabel::bind::bind_chunks(m);
     megalabel::bind::bind_online(m);
     megalabel::bind::bind_labels(m);
+    megalabel::bind::bind_lexical(m);
     megalabel::bind::bind_metrics(m);
     megalabel::bind::bind_calibration(m);
     megalabel::bind::bind_decision(m);

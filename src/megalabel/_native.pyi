@@ -1420,6 +1420,157 @@ def cluster_level(
     Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
 ]: ...
 
+class LexicalFeature(enum.Enum):
+    """The columns of `find_names`."""
+
+    share = 0
+
+    words_found = 1
+
+    words_missing = 2
+
+    mass_found = 3
+
+    mass_missing = 4
+
+    rarest_found = 5
+
+    rarest_missing = 6
+
+    commonest_found = 7
+
+    phrase = 8
+
+    window = 9
+
+    occurrences = 10
+
+    bm25 = 11
+
+    first_position = 12
+
+    last_position = 13
+
+    spread = 14
+
+    text_words = 15
+
+    text_share = 16
+
+    preferred = 17
+
+    names = 18
+
+    names_found = 19
+
+    shared = 20
+
+    longer = 21
+
+    candidates = 22
+
+    relative_bm25 = 23
+
+    place = 24
+
+    rivals = 25
+
+    broader = 26
+
+    narrower = 27
+
+    related = 28
+
+    collection = 29
+
+class RowsOfNumbers:
+    """Where rows start, and the numbers of all rows."""
+
+    def __init__(
+        self,
+        *,
+        starts: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        items: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+class NameIndex:
+    """The names of labels, the index of them, and links of labels."""
+
+    def __init__(
+        self,
+        *,
+        names: RowsOfNumbers,
+        words: RowsOfNumbers,
+        owners: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        shared: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        postings: RowsOfNumbers,
+        idf: Annotated[
+            NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        broader: RowsOfNumbers,
+        narrower: RowsOfNumbers,
+        related: RowsOfNumbers,
+        collections: RowsOfNumbers,
+        usual_words: float,
+        share: float,
+        looked_at: int,
+        candidates: int,
+    ) -> None: ...
+    def __getstate__(self) -> tuple[object, ...]: ...
+    def __setstate__(self, state: tuple[object, ...]) -> None: ...
+
+def index_names(
+    words: RowsOfNumbers,
+    *,
+    owners: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    idf: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    share: float,
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+]: ...
+def find_names(
+    index: NameIndex, texts: RowsOfNumbers
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+def ranked_names(
+    found: RowsOfNumbers,
+    *,
+    scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    others: Annotated[
+        NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
+    labels: int,
+    floor: float,
+    step: float,
+    k: int,
+) -> tuple[
+    Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C")],
+]: ...
+
 SAMPLE_GROUPS: int = 4096
 
 ROW_SUMS_BEFORE: int = 2

@@ -32,7 +32,7 @@ from megalabel.data import Corpus, LabelSet, Ranking, Tag
 from megalabel.data.hashes import count_known, text_hashes
 from megalabel.data.matrix import clamped, filled_rows
 from megalabel.data.selecting import mask_of
-from megalabel.decision import TopK
+from megalabel.decision import Threshold, TopK
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.explaining import LOOKED_AT, Asked, Explanation, reasons_for
 from megalabel.features import Precomputed
@@ -313,12 +313,15 @@ class Answering(Component, ABC):
             A rule for this call in place of the tagger's own. One that has to learn and has not
             learns from the probabilities of the texts given.
         threshold : float, optional
-            Of these labels, those with a lower probability are left out.
+            Of these labels, those with a lower probability are left out. It takes the place of
+            one that the tagger's own rule has learned.
         allowed : bool array (labels,), or list of labels, optional
             The labels to decide among, as for `rank`.
         """
         self.check_fitted()
         rule = self.decision_ if decision is None else decision
+        if threshold is not None and decision is None and isinstance(rule, Threshold):
+            rule = TopK()
         ranking = self.candidates(X, rule, k, unknown=False, allowed=allowed)
         if rule.learns and not rule.fitted:
             rule = clone(rule).fit(ranking, None, (self.label_counts_, self.n_texts_))
@@ -355,8 +358,8 @@ class Answering(Component, ABC):
         Scikit-learn's tools expect the matrix.
 
         Without a decision rule of its own, a calibrated tagger answers with the labels that are
-        more likely than not, and the best one at least; otherwise with as many labels as training
-        texts have on average. A text of which nothing is known has none.
+        more likely than not, and the best one at least; otherwise with as many labels as the rule
+        gives, or as training texts have on average. A text of which nothing is known has none.
         """
         self.check_fitted()
         usual = max(1, round(float(self.label_counts_.sum()) / max(1, self.n_texts_)))
@@ -364,7 +367,7 @@ class Answering(Component, ABC):
             rule = TopK(threshold=0.5, at_least=1)
             ranking = self.decide(X, 4 * usual + 10, rule)
         else:
-            ranking = self.decide(X, usual)
+            ranking = self.decide(X, self.decision_.most or usual)
         if self.in_names_:
             return [[tag.label for tag in tags] for tags in ranking.tags()]
         decided = ranking.to_csr()

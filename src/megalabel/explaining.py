@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from megalabel.data.matrix import canonical
-from megalabel.features import Concat, Each, Tfidf
+from megalabel.features import Concat, Each, StemmedWords, Tfidf
 from megalabel.linear import OneVsAll, OnlineTree, TreeClassifier
 from megalabel.parts import Classifier, Featurizer
-from megalabel.rankers import Mix
+from megalabel.rankers import LexicalMatcher, Mix
 from megalabel.retrieval import NearestNeighbours
 
 LOOKED_AT = 1000  # labels of a text among which the one asked for is looked up
@@ -40,8 +40,8 @@ class Reason:
     """What one part of a model made of a text."""
 
     kind: str
-    """What it goes by: "words" of a linear classifier, "neighbours", words "left out",
-    "members" of a mix."""
+    """What it goes by: "words" of a linear classifier, "neighbours", words of "names", words "left
+    out", "members" of a mix."""
     title: str
     """What the part is, for people."""
     share: float
@@ -79,6 +79,7 @@ class Reason:
 _SHOWN = {
     "words": (["word", "adds"], "margin"),
     "neighbours": (["training text", "share of the vote"], "all of them"),
+    "names": (["word of the name", "weighs"], "all that are in the text"),
     "left out": (["left out", "falls by"], "with all words"),
     "members": (["left out", "falls by"], "with all members"),
 }
@@ -216,6 +217,25 @@ def _by_neighbours(classifier: NearestNeighbours, asked: Asked) -> list[Reason]:
     count = f"{len(rows)} of the {classifier.neighbours} nearest training texts"
     share = float(shares.sum())
     return [Reason("neighbours", f"By {count}", share, _largest(evidence, asked.words))]
+
+
+@reasons_for.register
+def _by_names(classifier: LexicalMatcher, asked: Asked) -> list[Reason]:
+    """The words of the label's name that are in the text, by how rare they are; then what becomes
+    of the label without them."""
+    left_out = reasons_for.dispatch(Classifier)(classifier, asked)
+    assert isinstance(asked.features, StemmedWords)
+    named = classifier.explain(asked.row(), asked.label)
+    if named is None:
+        return left_out
+    name, words, weights = named
+    evidence = [
+        Evidence(" ".join(asked.features.matched(asked.text, np.array([word]))[:1]), weight)
+        for word, weight in zip(words.tolist(), weights.tolist(), strict=True)
+    ]
+    total = float(weights.sum(dtype=np.float64))
+    reason = Reason("names", f"By its name “{name}”", total, _largest(evidence, asked.words))
+    return [reason, *left_out]
 
 
 @reasons_for.register

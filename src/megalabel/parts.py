@@ -306,6 +306,12 @@ class Decision(Component, ABC):
     LEARNED: ClassVar[Mapping[str, Learned]] = {}
 
     @property
+    def most(self) -> int | None:
+        """How many labels of a text it gives at most where nobody says how many; None: it does not
+        know when to stop."""
+        return None
+
+    @property
     def learns(self) -> bool:
         """Whether it must be fitted before it can be applied."""
         return False

@@ -17,7 +17,7 @@ from megalabel.data.examples import Examples
 from megalabel.data.matrix import filled_rows
 from megalabel.data.strings import beginnings
 from megalabel.errors import DataError, ParameterError
-from megalabel.features import Precomputed
+from megalabel.features import Precomputed, StemmedWords
 from megalabel.labels.own import own_labels
 from megalabel.labels.points import LabelPoints
 from megalabel.parts import Classifier, Featurizer
@@ -190,7 +190,9 @@ def titles_of(corpus: Corpus) -> pa.LargeStringArray | None:
 
 
 def _label_rows(features: Featurizer, labels: LabelSet) -> Any:
-    """The labels' own texts as vectors."""
+    """The labels' own texts as vectors; of what looks for names, those in its words."""
+    if isinstance(features, StemmedWords):
+        return features.names(labels)
     if isinstance(features, Precomputed):
         raise ParameterError(
             "the texts of labels are asked for, but the features are vectors made elsewhere; fit "

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
-from megalabel import systems, tagger
+from megalabel import answering, systems
 from megalabel.base import clone
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, MegalabelError, NotFittedError, ParameterError
@@ -125,7 +125,7 @@ def test_same_for_any_number_of_threads(name, fitted, corpus, threads, create):
 
 def test_same_for_any_batch(name, fitted, corpus, monkeypatch):
     whole = answer(fitted(name), corpus)
-    monkeypatch.setattr(tagger, "_BATCH", 7)
+    monkeypatch.setattr(answering, "_BATCH", 7)
     assert_agree(name, whole, answer(fitted(name), corpus))
     one = fitted(name).rank([QUERIES[0]], 5)
     assert_agree(name, (one.ids[0], one.scores[0]), [a[0] for a in answer(fitted(name))])
@@ -137,7 +137,7 @@ def test_same_for_the_same_seed(name, corpus, create):
 
 
 def test_learns_from_texts_of_labels_or_says_why_not(name, corpus, create, tmp_path):
-    if name in ("auto", "mix", "prior"):
+    if name in ("auto", "lexical", "mix", "prior"):
         with pytest.raises(ParameterError, match="label_points"):
             create(name, label_points="cooccurrence").fit(corpus)
         return
@@ -220,7 +220,7 @@ def test_the_best_label_is_explained_in_one_form(name, fitted, corpus):
     assert explanation.reasons
     texts = corpus.texts.to_pylist()
     for reason in explanation.reasons:
-        assert reason.kind in ("words", "neighbours", "left out", "members")
+        assert reason.kind in ("words", "neighbours", "names", "left out", "members")
         assert np.isfinite(reason.share + reason.bias)
         assert 1 <= len([item for item in reason.evidence if item.text != "(vector)"]) <= 4
         for item in reason.evidence:

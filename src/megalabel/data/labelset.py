@@ -257,27 +257,36 @@ class LabelSet:
             raise ParameterError(f"links are {', '.join(LINKS)} and {COLLECTION}, not {kind!r}")
         if self.vocabulary is None:
             return csr_matrix((len(self), len(self)), dtype=bool)
-        vocabulary, known = self.vocabulary, np.flatnonzero(self.concepts >= 0)
-        # one row a label, one column a concept; int32, as products of bool may not add up
-        is_of = csr_matrix(
-            (np.ones(len(known), np.int32), (known, self.concepts[known])),
-            shape=(len(self), len(vocabulary)),
-        )
         if kind == COLLECTION:
-            starts, numbers = vocabulary.collected()
-            shape = (len(vocabulary), len(vocabulary.collections))
-            within = is_of @ csr_matrix((np.ones(len(numbers), np.int32), numbers, starts), shape)
-            small = np.bincount(within.indices, minlength=shape[1]) <= _LARGE
-            within = within[:, np.flatnonzero(small)]
+            within = self.collected()
             linked = (within @ within.T).tocoo()
         else:
-            starts, numbers = vocabulary.linked(kind)
-            shape = (len(vocabulary), len(vocabulary))
+            is_of = self._is_of()
+            starts, numbers = self.vocabulary.linked(kind)
+            shape = (len(self.vocabulary), len(self.vocabulary))
             links = csr_matrix((np.ones(len(numbers), np.int32), numbers, starts), shape)
             linked = (is_of @ links @ is_of.T).tocoo()
         apart = linked.row != linked.col
         cells = linked.row[apart], linked.col[apart]
         return csr_matrix((np.ones(len(cells[0]), bool), cells), shape=linked.shape)
+
+    def collected(self) -> csr_matrix:
+        """Which collections of the vocabulary each label is in: a matrix of int32 (labels,
+        collections), without those of more than a thousand labels."""
+        if self.vocabulary is None:
+            return csr_matrix((len(self), 0), dtype=np.int32)
+        starts, numbers = self.vocabulary.collected()
+        shape = (len(self.vocabulary), len(self.vocabulary.collections))
+        ones = np.ones(len(numbers), np.int32)
+        within = csr_matrix(self._is_of() @ csr_matrix((ones, numbers, starts), shape))
+        small = np.bincount(within.indices, minlength=shape[1]) <= _LARGE
+        return csr_matrix(within[:, np.flatnonzero(small)])
+
+    def _is_of(self) -> csr_matrix:
+        """One row a label, one column a concept; int32, as products of bool may not add up."""
+        known = np.flatnonzero(self.concepts >= 0)
+        cells = (np.ones(len(known), np.int32), (known, self.concepts[known]))
+        return csr_matrix(cells, shape=(len(self), len(self.known_vocabulary())))
 
     def index(self, label: str) -> int:
         """The number of a label given by id, or by name where no id matches."""

@@ -6,6 +6,7 @@ from megalabel.decision.frank_wolfe import FrankWolfe
 from megalabel.decision.metric import METRICS, Metric, measure
 from megalabel.decision.online import Online
 from megalabel.decision.pareto import ParetoCurve, pareto
+from megalabel.decision.threshold import Threshold
 from megalabel.decision.topk import TopK
 from megalabel.decision.weighted import Weighted
 
@@ -18,6 +19,7 @@ __all__ = [
     "Metric",
     "Online",
     "ParetoCurve",
+    "Threshold",
     "TopK",
     "Weighted",
     "create",

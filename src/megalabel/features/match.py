@@ -29,45 +29,16 @@ from megalabel.features.inputs import TextArrays, text_batches
 from megalabel.features.languages import LANGUAGES, language
 from megalabel.features.stems import NO_STEMS, NO_TERMS, Stems, lookup, lookup_of
 from megalabel.features.stop_words import STOP_WORDS
+from megalabel.features.words import (
+    WordRows,
+    found_words,
+    normalised,
+    unknown_words,
+    vocabulary_of,
+    word_analysis,
+    word_idf,
+)
 from megalabel.parts import Featurizer
-
-FEWEST = 2  # texts that a word is in which is kept, if it is in no name
-
-
-class WordRows:
-    """The words of texts by number, in order; rows are picked as those of a matrix are.
-
-    Parameters
-    ----------
-    ids : int32 array
-        The words of all rows in a row: a word's number; -2 less a stem's number for a word that is
-        not known but begins as known ones do; -1 for all others.
-    indptr : int64 array (rows + 1,)
-        Where each row starts.
-    vocabulary : int
-        How many words are known.
-
-    Examples
-    --------
-    >>> rows = WordRows(np.array([5, -1, 6], np.int32), np.array([0, 1, 3]), vocabulary=9)
-    >>> rows[[1]].ids, rows.shape
-    (array([-1,  6], dtype=int32), (2, 9))
-    """
-
-    def __init__(self, ids: np.ndarray, indptr: np.ndarray, vocabulary: int) -> None:
-        self.ids, self.indptr, self.vocabulary = ids, indptr, vocabulary
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows, and the number of words that are known."""
-        return len(self), self.vocabulary
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
-    def __getitem__(self, rows: Any) -> WordRows:
-        at, indptr = picked_rows(self.indptr, np.arange(len(self))[rows])
-        return WordRows(self.ids[at], indptr, self.vocabulary)
 
 
 class NameWords(Featurizer):
@@ -215,17 +186,17 @@ class NameWords(Featurizer):
             raise DataError(
                 "NameWords learns from texts and the names of labels: give a Corpus with texts"
             )
-        texts = _normalised(to_arrays(inputs.texts))
-        names = _normalised(to_arrays(inputs.labels.names))
+        texts = normalised(to_arrays(inputs.texts))
+        names = normalised(to_arrays(inputs.labels.names))
         stop = self._stop()
         table: dict[str, Stems] = {}
         if self.stemmer is not None:
             met = _native.merge_terms(
-                *(_native.count_terms(t, _analysis()) for t in (texts, names))
+                *(_native.count_terms(t, word_analysis()) for t in (texts, names))
             )
             table["inflected_"] = Stems(self.stemmer).learn(from_arrays(*met[:2]))
-        words, word_counts = _vocabulary(texts, names, _analysis(stop=stop))
-        stems, stem_counts = _vocabulary(
+        words, word_counts = vocabulary_of(texts, names, word_analysis(stop=stop))
+        stems, stem_counts = vocabulary_of(
             texts, names, self._stem_analysis(table.get("inflected_"), stop=stop)
         )
         n_texts = len(inputs)
@@ -233,9 +204,9 @@ class NameWords(Featurizer):
             names,
             n_texts_=n_texts,
             words_=words,
-            word_idf_=_idf(n_texts, word_counts),
+            word_idf_=word_idf(n_texts, word_counts),
             stems_=stems,
-            stem_idf_=_idf(n_texts, stem_counts),
+            stem_idf_=word_idf(n_texts, stem_counts),
             name_starts_=np.zeros(1, np.int64),
             word_starts_=np.zeros(1, np.int64),
             name_words_=np.zeros(0, np.int32),
@@ -244,7 +215,9 @@ class NameWords(Featurizer):
 
     def _stop(self) -> _native.Lookup:
         """The stop words."""
-        return lookup_of(self.stop_words, _analysis(), _normalised) if self.stop_words else NO_TERMS
+        return (
+            lookup_of(self.stop_words, word_analysis(), normalised) if self.stop_words else NO_TERMS
+        )
 
     def _stem_analysis(
         self,
@@ -254,7 +227,7 @@ class NameWords(Featurizer):
     ) -> _native.Analysis:
         """How stems are made."""
         cut = self.stem_length if self.stemmer is None else 0
-        return _analysis(cut, case, NO_STEMS if table is None else table.native(), stop)
+        return word_analysis(cut, case, NO_STEMS if table is None else table.native(), stop)
 
     def add_labels(self, labels: LabelSet) -> Self:
         """A copy that knows more labels, numbered after those that are known.
@@ -270,20 +243,20 @@ class NameWords(Featurizer):
         array([0.09, 0.5 ], dtype=float32)
         """
         self.check_fitted()
-        names = _normalised(to_arrays(labels.names))
+        names = normalised(to_arrays(labels.names))
         table: dict[str, Stems] = {}
         if self.inflected_ is not None:
-            met = _native.count_terms(names, _analysis())[:2]
+            met = _native.count_terms(names, word_analysis())[:2]
             table["inflected_"] = self.inflected_.learn(from_arrays(*met))
         stop = self._stop()
-        words = _unknown(names, _analysis(stop=stop), self._words)
+        words = unknown_words(names, word_analysis(stop=stop), self._words)
         inflected = table.get("inflected_")
-        stems = _unknown(names, self._stem_analysis(inflected, stop=stop), self._stems)
+        stems = unknown_words(names, self._stem_analysis(inflected, stop=stop), self._stems)
         learned = self.learned() | {
             "words_": pa.concat_arrays([self.words_, words]),
-            "word_idf_": np.append(self.word_idf_, _idf(self.n_texts_, np.zeros(len(words)))),
+            "word_idf_": np.append(self.word_idf_, word_idf(self.n_texts_, np.zeros(len(words)))),
             "stems_": pa.concat_arrays([self.stems_, stems]),
-            "stem_idf_": np.append(self.stem_idf_, _idf(self.n_texts_, np.zeros(len(stems)))),
+            "stem_idf_": np.append(self.stem_idf_, word_idf(self.n_texts_, np.zeros(len(stems)))),
             **table,
         }
         return type(self)(**self.get_params(deep=False))._learn(names, **learned)
@@ -295,8 +268,8 @@ class NameWords(Featurizer):
         learned["stem_slots_"] = _native.lookup_slots(stems)
         known = lookup(learned["word_slots_"], words)
         cut = self._stem_analysis(learned.get("inflected_"), _native.Case.keep)
-        learned["stem_of_"] = _found(words, cut, lookup(learned["stem_slots_"], stems))[1]
-        starts, ids = _found(names, _analysis(stop=self._stop()), known)
+        learned["stem_of_"] = found_words(words, cut, lookup(learned["stem_slots_"], stems))[1]
+        starts, ids = found_words(names, word_analysis(stop=self._stop()), known)
         for name, more in (
             ("name_starts_", np.arange(1, len(starts))),
             ("word_starts_", starts[1:]),
@@ -317,7 +290,7 @@ class NameWords(Featurizer):
         self._stems = lookup(self.stem_slots_, to_arrays(self.stems_))
         if (self.stemmer is not None) != (self.inflected_ is not None):
             raise ValueError("NameWords must have inflected_ if it has a stemmer, and only then")
-        self._how = _analysis(stop=self._stop())
+        self._how = word_analysis(stop=self._stop())
         self._names = _native.Names(
             name_starts=self.name_starts_,
             word_starts=self.word_starts_,
@@ -325,7 +298,7 @@ class NameWords(Featurizer):
             stems=self.stem_of_,
             word_idf=self.word_idf_,
             stem_idf=self.stem_idf_,
-            unknown_idf=float(_idf(self.n_texts_, np.zeros(1))[0]),
+            unknown_idf=float(word_idf(self.n_texts_, np.zeros(1))[0]),
         )
 
     def take_labels(self, numbers: Any) -> Self:
@@ -353,7 +326,7 @@ class NameWords(Featurizer):
         self.check_fitted()
         batches = [
             _native.find_words(
-                _normalised(texts),
+                normalised(texts),
                 self._how,
                 words=self._words,
                 stems=self._stems,
@@ -362,14 +335,7 @@ class NameWords(Featurizer):
             )
             for texts in text_batches(inputs)
         ]
-        if len(batches) == 1:
-            indptr, ids = batches[0]
-        else:
-            ends = np.cumsum([0, *(len(ids) for _, ids in batches)])
-            starts = [end + indptr[1:] for end, (indptr, _) in zip(ends, batches, strict=False)]
-            indptr = np.concatenate([np.zeros(1, np.int64), *starts])
-            ids = np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in batches)])
-        return WordRows(ids, indptr, self.n_features)
+        return WordRows.joined(batches, self.n_features)
 
     def native(self) -> _native.Names:
         """The names as the native core takes them."""
@@ -408,65 +374,3 @@ class NameWords(Featurizer):
         """The number of words that are known."""
         self.check_fitted()
         return len(self.words_)
-
-
-def _analysis(
-    cut: int = 0,
-    case: _native.Case = _native.Case.fold,
-    stems: _native.Stems = NO_STEMS,
-    stop: _native.Lookup = NO_TERMS,
-) -> _native.Analysis:
-    """How words are made: as by Tfidf, of any length; cut to so many characters unless 0."""
-    return _native.Analysis(
-        unit=_native.Unit.word,
-        case=case,
-        strip_marks=False,
-        shortest=1,
-        longest=1,
-        min_word_length=1,
-        cut=cut,
-        stop_words=stop,
-        stems=stems,
-    )
-
-
-def _normalised(texts: TextArrays) -> TextArrays:
-    changed = _native.normalise_texts(texts, compose=True, compatible=True)
-    return texts if changed is None else changed
-
-
-def _idf(n_texts: int, text_counts: np.ndarray) -> np.ndarray:
-    # never 0, so that a name of common words alone has shares too
-    return np.log((n_texts + 1) / (text_counts + 0.5)).astype(np.float32)
-
-
-def _vocabulary(
-    texts: TextArrays, names: TextArrays, how: _native.Analysis
-) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """The terms of names and the frequent ones of texts, and how many texts have each."""
-    offsets, data, text_counts, counts = _native.count_terms(texts, how)
-    named_offsets, named_data, _, name_counts = _native.count_terms(names, how)
-    offsets, data, text_counts, name_counts = _native.merge_terms(
-        (offsets, data, text_counts, np.zeros_like(counts)),
-        (named_offsets, named_data, np.zeros_like(name_counts), name_counts),
-    )
-    kept = (text_counts >= FEWEST) | (name_counts > 0)
-    return from_arrays(offsets, data).filter(pa.array(kept)), text_counts[kept]
-
-
-def _unknown(
-    names: TextArrays, how: _native.Analysis, known: _native.Lookup
-) -> pa.LargeStringArray:
-    """The terms of names that are not known."""
-    terms = _native.count_terms(names, how)[:2]
-    ids = _found(terms, _analysis(case=_native.Case.keep), known)[1]
-    return from_arrays(*terms).filter(pa.array(ids < 0))
-
-
-def _found(
-    texts: TextArrays, how: _native.Analysis, terms: _native.Lookup
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where the terms of each text start, and their numbers; -1: not known."""
-    return _native.find_words(
-        texts, how, words=terms, stems=NO_TERMS, inflected=NO_STEMS, stem_length=1
-    )

@@ -7,6 +7,7 @@ from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
 from megalabel.rankers.label_vectors import LabelVectors
+from megalabel.rankers.lexical import LexicalMatcher
 from megalabel.rankers.mix import Mix
 from megalabel.rankers.nearest import NearestLabels
 from megalabel.rankers.rectified import Rectified
@@ -21,6 +22,7 @@ __all__ = [
     "Ensemble",
     "HashedLabels",
     "LabelVectors",
+    "LexicalMatcher",
     "Means",
     "Mix",
     "NearestLabels",

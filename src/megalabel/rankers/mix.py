@@ -27,7 +27,8 @@ from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import clamped, some_rows
 from megalabel.errors import ParameterError
-from megalabel.features.match import NameWords, WordRows
+from megalabel.features.match import NameWords
+from megalabel.features.words import WordRows
 from megalabel.parts import Calibrator, Classifier
 from megalabel.rankers.combining import OF_MEMBER, Combiner
 

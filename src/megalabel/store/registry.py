@@ -25,6 +25,7 @@ CLASSES = {
     "Mapped": "megalabel.features:Mapped",
     "StaticEmbedding": "megalabel.features:StaticEmbedding",
     "Projected": "megalabel.features:Projected",
+    "StemmedWords": "megalabel.features:StemmedWords",
     "Stems": "megalabel.features.stems:Stems",
     "Tfidf": "megalabel.features:Tfidf",
     # what is known of labels
@@ -43,6 +44,7 @@ CLASSES = {
     "HashedLabels": "megalabel.rankers:HashedLabels",
     "InvertedIndex": "megalabel.retrieval:InvertedIndex",
     "LabelVectors": "megalabel.rankers:LabelVectors",
+    "LexicalMatcher": "megalabel.rankers:LexicalMatcher",
     "Means": "megalabel.rankers:Means",
     "Mix": "megalabel.rankers:Mix",
     "NearestLabels": "megalabel.rankers:NearestLabels",
@@ -67,6 +69,7 @@ CLASSES = {
     "Online": "megalabel.decision:Online",
     "Platt": "megalabel.calibration:Platt",
     "Temperature": "megalabel.calibration:Temperature",
+    "Threshold": "megalabel.decision:Threshold",
     "TopK": "megalabel.decision:TopK",
     "Weighted": "megalabel.decision:Weighted",
     # with torch

@@ -1,0 +1,528 @@
+"""LexicalMatcher: labels whose names are found in a text, ranked by how they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel import _native
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    boolean,
+    clone,
+    instance,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+    part,
+    value,
+)
+from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.labelset import COLLECTION
+from megalabel.data.matrix import check_width, clamped, picked_rows
+from megalabel.errors import DataError, ParameterError
+from megalabel.features.stemmed import NameRows
+from megalabel.features.words import WordRows
+from megalabel.parts import Classifier
+from megalabel.rankers.boosting import BoostedTrees
+
+AT_ONCE = 2048  # texts matched at a time
+FEWEST = 10  # pairs of each kind that trees are grown from
+FIRM = 5.0  # how firmly a share is held to that of all labels: as so many pairs would
+FLOOR, DEEP = -16.0, 16.0  # logits of labels that are not named: of the first, and how far on
+TIE = 1e-3  # how much a plain score counts where margins are equal
+LINKS = ("broader", "narrower", "related")
+
+COLUMN = {one.name: place for place, one in enumerate(_native.LexicalFeature)}
+HISTORY = ("texts", "matched", "matched_share", "word_matched", "word_share")
+FEATURES = (*COLUMN, *HISTORY)
+
+
+class Found(NamedTuple):
+    """The labels that texts name, text by text, and what is known of how."""
+
+    starts: np.ndarray
+    """Where those of each text start."""
+    labels: np.ndarray
+    names: np.ndarray
+    """The best name of each."""
+    rarest: np.ndarray
+    """The rarest word of it that the text has."""
+    features: np.ndarray
+    """float32 (pairs, native features)."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The text of each pair."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    @property
+    def whole(self) -> np.ndarray:
+        """Whether all of the name is there: 1 or 0."""
+        return np.asarray(self.features[:, COLUMN["words_missing"]] == 0).astype(np.int64)
+
+
+class LexicalMatcher(Classifier):
+    """Labels that a text names, whole or in part, scored by boosted trees on how it names them.
+
+    A name is found where the text has words of at least half of its mass, the sum of the idf of its
+    different words, in any order. All names of a label count (`LabelSet.all_names`), and labels
+    that no text of training carries are found too. What is learned is how much a match is worth:
+    by its words, where they stand, what else the text names, linked labels among that, and how
+    often the label was assigned where it was found. Without labels to learn from, matches are
+    scored by BM25.
+
+    Its rows are those of `features.StemmedWords`.
+
+    Parameters
+    ----------
+    share : float
+        The share of a name's mass that a text must have.
+    candidates : int
+        At most so many labels of a text are scored.
+    looked_at : int
+        At most so many names are looked at for a text, those of rare words first.
+    trees : BoostedTrees, optional
+        What scores matches; by default 100 trees of 8 leaves.
+    texts : int
+        At most so many texts are learned from by the trees; counts are of all.
+    folds : int
+        Parts that texts of training are split into, to score each by trees that have not seen it.
+    others : bool
+        Whether labels that a text does not name come after those that it does, by frequency; else
+        it has fewer labels than are asked for.
+    seed : int
+        Of which texts are learned from, and of the folds.
+
+    Attributes
+    ----------
+    name_starts_, word_starts_ : int64 arrays
+        Where the names of each label start, and where the words of each name start.
+    name_words_ : int32 array
+        The words of all names in a row.
+    shared_ : int32 array (names,)
+        How many labels have a name of the same words.
+    posting_starts_, postings_ : int64 and int32 arrays
+        For each word, the names to look at.
+    idf_ : float32 array (words,)
+    link_starts_, links_ : lists of int64 and int32 arrays
+        The broader, narrower and related labels of each label, and its collections; empty where
+        there are none.
+    label_counts_ : int64 array (labels,)
+        Training texts of each label.
+    matched_, hits_ : int32 arrays (labels, 2)
+        In how many texts of training a label's name was found, in part and whole, and in how many
+        of these it was assigned.
+    word_matched_, word_hits_ : int32 arrays (words,)
+        The same of pairs of a text and a label, by the rarest word found.
+    trees_ : BoostedTrees or None
+    usual_words_ : float
+        Words of a text on average.
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "share": number(0.05, 1),
+        "candidates": integer(1),
+        "looked_at": integer(1),
+        "trees": instance(BoostedTrees) | one_of(None),
+        "texts": integer(1),
+        "folds": integer(2),
+        "others": boolean(),
+        "seed": integer(0),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "name_starts_": array(np.int64, "labels+1"),
+        "word_starts_": array(np.int64, "names+1"),
+        "name_words_": array(np.int32, "words of names"),
+        "shared_": array(np.int32, "names"),
+        "posting_starts_": array(np.int64, "words+1"),
+        "postings_": array(np.int32, "postings"),
+        "idf_": array(np.float32, "words"),
+        "link_starts_": list_of(array(np.int64, "starts")),
+        "links_": list_of(array(np.int32, "links")),
+        "label_counts_": array(np.int64, "labels"),
+        "matched_": array(np.int32, "labels", 2),
+        "hits_": array(np.int32, "labels", 2),
+        "word_matched_": array(np.int32, "words"),
+        "word_hits_": array(np.int32, "words"),
+        "trees_": optional(part(BoostedTrees)),
+        "usual_words_": value(number(1e-6)),
+    }
+
+    name_starts_: np.ndarray
+    word_starts_: np.ndarray
+    name_words_: np.ndarray
+    shared_: np.ndarray
+    posting_starts_: np.ndarray
+    postings_: np.ndarray
+    idf_: np.ndarray
+    link_starts_: list[np.ndarray]
+    links_: list[np.ndarray]
+    label_counts_: np.ndarray
+    matched_: np.ndarray
+    hits_: np.ndarray
+    word_matched_: np.ndarray
+    word_hits_: np.ndarray
+    trees_: BoostedTrees | None = None
+    usual_words_: float
+
+    _targets: csr_matrix | None = None  # of the texts that it was fitted on, for a ranking of them
+
+    def __init__(
+        self,
+        *,
+        share: float = 0.5,
+        candidates: int = 200,
+        looked_at: int = 50_000,
+        trees: BoostedTrees | None = None,
+        texts: int = 5_000,
+        folds: int = 3,
+        others: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.share = share
+        self.candidates = candidates
+        self.looked_at = looked_at
+        self.trees = trees
+        self.texts = texts
+        self.folds = folds
+        self.others = others
+        self.seed = seed
+
+    @property
+    def reads_texts(self) -> bool:
+        """True: names are looked for in texts."""
+        return True
+
+    @property
+    def ranks_held_out(self) -> bool:
+        """True: texts of training are scored by trees that have not seen them."""
+        return True
+
+    # --- learning
+
+    def _fit(self, examples: Examples) -> None:
+        rows, names = examples.rows, examples.label_rows
+        if not isinstance(rows, WordRows) or not isinstance(names, NameRows):
+            raise ParameterError(
+                "LexicalMatcher looks for names in texts: its features must be StemmedWords"
+            )
+        owners = _owners(names.starts)
+        postings = _native.index_names(
+            names.words.native(), owners=owners, idf=names.idf, share=self.share
+        )
+        links = [links_of(examples.labels, kind) for kind in (*LINKS, COLLECTION)]
+        labels, words = len(examples.labels), len(names.idf)
+        learned: dict[str, Any] = {
+            "labels_": examples.labels,
+            "name_starts_": np.ascontiguousarray(names.starts, np.int64),
+            "word_starts_": names.words.indptr,
+            "name_words_": names.words.ids,
+            "shared_": postings[2],
+            "posting_starts_": postings[0],
+            "postings_": postings[1],
+            "idf_": names.idf,
+            "link_starts_": [starts for starts, _ in links],
+            "links_": [numbers for _, numbers in links],
+            "label_counts_": examples.label_counts,
+            "matched_": np.zeros((labels, 2), np.int32),
+            "hits_": np.zeros((labels, 2), np.int32),
+            "word_matched_": np.zeros(words, np.int32),
+            "word_hits_": np.zeros(words, np.int32),
+            "usual_words_": float(names.usual_words),
+        }
+        self.restore(learned)
+        chosen = np.zeros(len(examples), bool)
+        chosen[np.random.default_rng(self.seed).permutation(len(examples))[: self.texts]] = True
+        kept: list[tuple[Found, np.ndarray]] = []
+        for start, found in self._found(rows):
+            some = slice(start, start + len(found.starts) - 1)
+            hits = self._hits(found, examples.targets[some])
+            self._count(found, hits)
+            if examples.excluded is not None:
+                hits |= self._hits(found, examples.excluded[some])
+            kept.append(_only(found, hits, chosen[some]))
+        features, hits = self._learnable(kept)
+        trees = self._grown(features, hits)
+        if trees is not None:
+            self.restore(self.learned() | {"trees_": trees})
+        self._targets = examples.targets
+
+    def _count(self, found: Found, hits: np.ndarray) -> None:
+        """Take note of how often labels are found, and assigned then."""
+        for where, column, kept in (
+            ((found.labels, found.whole), self.matched_, None),
+            ((found.labels, found.whole), self.hits_, hits),
+            ((found.rarest,), self.word_matched_, None),
+            ((found.rarest,), self.word_hits_, hits),
+        ):
+            np.add.at(column, where if kept is None else tuple(w[kept] for w in where), 1)
+
+    def _learnable(self, kept: list[tuple[Found, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+        """The features of pairs, each as if its text had not been counted, and which are right."""
+        parts = [(self._features(found, hits), hits) for found, hits in kept]
+        features = np.concatenate([part for part, _ in parts])
+        return features, np.concatenate([hits for _, hits in parts])
+
+    def _grown(self, features: np.ndarray, hits: np.ndarray) -> BoostedTrees | None:
+        """Trees that score pairs; None: there are too few to learn from."""
+        if min(int(hits.sum()), int((~hits).sum())) < FEWEST:
+            return None
+        trees = self.trees
+        if trees is None:
+            trees = BoostedTrees(trees=100, max_leaves=8, feature_share=0.3, seed=self.seed)
+        grown: BoostedTrees = clone(trees).fit(features, hits)
+        return grown
+
+    @staticmethod
+    def _hits(found: Found, targets: csr_matrix) -> np.ndarray:
+        """Which pairs are among the cells of a matrix."""
+        if not len(found.labels):
+            return np.zeros(0, bool)
+        width = targets.shape[1]
+        cells = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr)) * width
+        own = np.sort(cells + targets.indices)
+        wanted = found.rows * width + found.labels
+        at = np.minimum(np.searchsorted(own, wanted), max(0, len(own) - 1))
+        return own[at] == wanted if len(own) else np.zeros(len(wanted), bool)
+
+    # --- using what was learned
+
+    def check_learned(self) -> None:
+        """Names must be those of labels; gets the index ready."""
+        self._targets = None
+        names = len(self.word_starts_) - 1
+        starts = self.name_starts_
+        if starts[0] != 0 or starts[-1] != names or (np.diff(starts) < 0).any():
+            raise ValueError(f"name_starts_ of LexicalMatcher must rise from 0 to {names}")
+        if not len(self.link_starts_) == len(self.links_) == len(LINKS) + 1:
+            raise ValueError("LexicalMatcher must have links of four kinds")
+        if self.trees_ is not None and len(self.trees_.gains_) != len(FEATURES):
+            raise ValueError(f"trees_ of LexicalMatcher must be of {len(FEATURES)} features")
+        pairs = zip(self.link_starts_, self.links_, strict=True)
+        rows = [_native.RowsOfNumbers(starts=starts, items=items) for starts, items in pairs]
+        broader, narrower, related, collections = rows
+        self._index = _native.NameIndex(
+            names=_native.RowsOfNumbers(starts=starts, items=np.arange(names, dtype=np.int32)),
+            words=_native.RowsOfNumbers(starts=self.word_starts_, items=self.name_words_),
+            owners=_owners(starts),
+            shared=self.shared_,
+            postings=_native.RowsOfNumbers(starts=self.posting_starts_, items=self.postings_),
+            idf=self.idf_,
+            broader=broader,
+            narrower=narrower,
+            related=related,
+            collections=collections,
+            usual_words=self.usual_words_,
+            share=self.share,
+            looked_at=self.looked_at,
+            candidates=self.candidates,
+        )
+        order = np.argsort(-self.label_counts_, kind="stable").astype(np.int32)
+        self._others = order if self.others else order[:0]
+        places = np.arange(len(self._others)) / max(1, len(order))
+        self._other_scores = (FLOOR - DEEP * places).astype(np.float32)
+
+    def match(self, X: WordRows) -> Found:
+        """The labels that texts name."""
+        self.check_fitted()
+        check_width(self, X, len(self.idf_))
+        return Found(*_native.find_names(self._index, X.native()))
+
+    def _found(self, X: WordRows) -> Iterator[tuple[int, Found]]:
+        """The labels that texts name, some texts at a time, and the first of these."""
+        for start in range(0, len(X), AT_ONCE):
+            some = X if len(X) <= AT_ONCE else X[start : start + AT_ONCE]
+            yield start, self.match(some)
+
+    def _features(self, found: Found, own: np.ndarray | None = None) -> np.ndarray:
+        """All features of pairs; of texts of training, with which pairs are right, each as if its
+        text had not been counted."""
+        labels, whole, rarest = found.labels, found.whole, found.rarest
+        matched, hits = self.matched_[labels, whole], self.hits_[labels, whole]
+        words, word_hits = self.word_matched_[rarest], self.word_hits_[rarest]
+        counts = self.label_counts_[labels]
+        rates = (self.hits_.sum(0) + 0.5) / (self.matched_.sum(0) + 10.0)
+        if own is not None:
+            counts, matched, hits = counts - own, matched - 1, hits - own
+            cells = found.rows * np.int64(len(self.idf_)) + rarest
+            _, place = np.unique(cells, return_inverse=True)
+            words = words - np.bincount(place)[place]
+            word_hits = word_hits - np.bincount(place, own)[place]
+        usual = rates[whole]
+        columns = (
+            np.log1p(counts),
+            np.log1p(matched),
+            (hits + FIRM * usual) / (matched + FIRM),
+            np.log1p(words),
+            (word_hits + FIRM * usual) / (words + FIRM),
+        )
+        return np.column_stack([found.features, *columns]).astype(np.float32)
+
+    def _margins(
+        self, found: Found, features: np.ndarray, trees: BoostedTrees | None
+    ) -> np.ndarray:
+        """The logit of each pair."""
+        plain = found.features[:, COLUMN["bm25"]] * found.features[:, COLUMN["share"]]
+        if trees is None:
+            return np.asarray(np.log(np.maximum(plain, 1e-6)))
+        margins = trees.margins(features) if len(features) else np.zeros(0, np.float32)
+        untied = np.maximum(margins + TIE * plain / (1 + plain), FLOOR + 1)
+        return np.asarray(untied, np.float32)
+
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels that each text names; then, unless `others` is off, the most frequent
+        of all others."""
+        self.check_fitted()
+        k = clamped(k, max(1, len(self.labels_)))
+        parts = []
+        for _, found in self._found(_words(X)):
+            margins = self._margins(found, self._features(found), self.trees_)
+            parts.append(self._order(found, margins, k))
+        return self._joined(parts, k)
+
+    def explain(self, X: WordRows, label: int) -> tuple[str, np.ndarray, np.ndarray] | None:
+        """How a single text names a label: the best name, in words that are known by number, those
+        of its words that the text has, and the idf of each; None: it does not name it."""
+        found = self.match(X)
+        at = np.flatnonzero(found.labels == label)
+        if not len(at):
+            return None
+        name = int(found.names[at[0]])
+        words = self.name_words_[self.word_starts_[name] : self.word_starts_[name + 1]]
+        there = np.unique(words[np.isin(words, X.ids)])
+        spoken = self.labels_.take([label]).all_names()[1]
+        return str(spoken[name - int(self.name_starts_[label])]), there, self.idf_[there]
+
+    def rank_held_out(self, X: Any, rows: np.ndarray, k: int) -> Ranking:
+        """Rank some texts of training, each by trees that have not seen it and as if it had not
+        been counted."""
+        self.check_fitted()
+        targets = self._targets
+        if targets is None:
+            raise ParameterError("texts of training are ranked as if not seen right after a fit")
+        k = clamped(k, max(1, len(self.labels_)))
+        [found] = [self.match(_words(X))]
+        hits = self._hits(found, targets[rows])
+        features = self._features(found, hits)
+        folds = np.random.default_rng(self.seed).permutation(len(rows)) % self.folds
+        of_pairs = folds[found.rows]
+        margins = np.zeros(len(features), np.float32)
+        for fold in range(self.folds):
+            inside = of_pairs == fold
+            grown = self.trees_ is not None
+            trees = self._grown(features[~inside], hits[~inside]) if grown else None
+            some = Found(found.starts, *(part[inside] for part in found[1:]))
+            margins[inside] = self._margins(some, features[inside], trees)
+        return self._joined([self._order(found, margins, k)], k)
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        parts = []
+        for _, found in self._found(_words(X)):
+            margins = self._margins(found, self._features(found), self.trees_)
+            parts.append(self._order(found, margins, k, allowed))
+        return self._joined(parts, k)
+
+    def _order(
+        self, found: Found, margins: np.ndarray, k: int, allowed: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best labels of each text by margins, then others, with probabilities."""
+        starts, labels = found.starts, found.labels
+        others, other_scores = self._others, self._other_scores
+        if allowed is not None:
+            kept, left = allowed[labels], allowed[others]
+            starts = np.append(0, np.cumsum(kept))[starts]
+            labels, margins = labels[kept], margins[kept]
+            others, other_scores = others[left], other_scores[left]
+        ids, scores = _native.ranked_names(
+            _native.RowsOfNumbers(starts=starts, items=labels),
+            scores=margins,
+            others=others,
+            other_scores=other_scores,
+            labels=len(self.labels_),
+            k=k,
+        )
+        with np.errstate(over="ignore"):
+            return ids, np.where(np.isfinite(scores), 1 / (1 + np.exp(-scores)), scores)
+
+    def _joined(self, parts: list[tuple[np.ndarray, np.ndarray]], k: int) -> Ranking:
+        if not parts:
+            empty = np.zeros((0, k))
+            return Ranking(empty.astype(np.int32), empty.astype(np.float32), self.labels_)
+        if len(parts) == 1:
+            return Ranking(*parts[0], self.labels_)
+        ids, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Ranking(ids, scores, self.labels_)
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        names, name_starts = picked_rows(self.name_starts_, numbers)
+        words, word_starts = picked_rows(self.word_starts_, names)
+        rows = WordRows(self.name_words_[words], word_starts, len(self.idf_))
+        postings = _native.index_names(
+            rows.native(), owners=_owners(name_starts), idf=self.idf_, share=self.share
+        )
+        place = np.full(len(self.labels_), -1, np.int32)
+        place[numbers] = np.arange(len(numbers))
+        link_starts, links = [], []
+        for kind, (starts, items) in enumerate(zip(self.link_starts_, self.links_, strict=True)):
+            if len(starts):
+                at, starts = picked_rows(starts, numbers)
+                items = items[at]
+                if kind < len(LINKS):
+                    there = place[items] >= 0
+                    starts = np.append(0, np.cumsum(there))[starts]
+                    items = place[items[there]]
+            link_starts.append(starts)
+            links.append(items)
+        by_label = ("label_counts_", "matched_", "hits_")
+        return self.learned() | {
+            "labels_": self.labels_.take(numbers),
+            "name_starts_": name_starts,
+            "word_starts_": word_starts,
+            "name_words_": rows.ids,
+            "shared_": postings[2],
+            "posting_starts_": postings[0],
+            "postings_": postings[1],
+            "link_starts_": link_starts,
+            "links_": links,
+            **{name: getattr(self, name)[numbers] for name in by_label},
+        }
+
+
+def links_of(labels: LabelSet, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Where the links of each label start, and their numbers: labels, or collections. Both are
+    empty where there are none."""
+    linked = labels.collected() if kind == COLLECTION else labels.links(kind)
+    if not linked.nnz:
+        return np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return linked.indptr.astype(np.int64), linked.indices.astype(np.int32)
+
+
+def _owners(starts: np.ndarray) -> np.ndarray:
+    """The label of each name."""
+    return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+
+
+def _words(X: Any) -> WordRows:
+    if not isinstance(X, WordRows):
+        raise DataError(f"LexicalMatcher ranks the words of texts, not a {type(X).__name__}")
+    return X
+
+
+def _only(found: Found, hits: np.ndarray, rows: np.ndarray) -> tuple[Found, np.ndarray]:
+    """What is found in some of the texts."""
+    if rows.all():
+        return found, hits
+    kept = rows[found.rows]
+    starts = np.append(0, np.cumsum(np.diff(found.starts)[rows]))
+    return Found(starts, *(part[kept] for part in found[1:])), hits[kept]
