@@ -1562,9 +1562,10 @@ def ranked_names(
     others: Annotated[
         NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
     ],
+    other_scores: Annotated[
+        NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     labels: int,
-    floor: float,
-    step: float,
     k: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],

@@ -20,13 +20,20 @@ from scipy.sparse import csr_matrix, issparse, random
 from tests.tiny_bert import write_bert
 from tests.tiny_static import write_model2vec
 
-from megalabel import Corpus, LabelSet, Ranking, store
+from megalabel import Corpus, LabelSet, Ranking, store, systems
 from megalabel.base import Component
 from megalabel.calibration import Beta, ByFrequency, ByRank, Isotonic, Joint, Platt, Temperature
 from megalabel.data import Concept, Vocabulary
 from megalabel.data.examples import Examples
 from megalabel.data.strings import strings
-from megalabel.decision import BlockCoordinateAscent, FrankWolfe, Online, TopK, Weighted
+from megalabel.decision import (
+    BlockCoordinateAscent,
+    FrankWolfe,
+    Online,
+    Threshold,
+    TopK,
+    Weighted,
+)
 from megalabel.exporting import without_torch
 from megalabel.features import (
     BagEmbedding,
@@ -36,6 +43,7 @@ from megalabel.features import (
     Precomputed,
     Projected,
     StaticEmbedding,
+    StemmedWords,
     Tfidf,
 )
 from megalabel.labels import Jpv, LabelPoints, LabelTree, Richards
@@ -217,6 +225,12 @@ def name_words_stems() -> Component:
 
 
 @kind
+def stemmed_words() -> Component:
+    names = ["red dresses", "Jeans of denim", "The café", "kettle", ""]
+    return StemmedWords().fit(Corpus(TEXTS, labels=names))
+
+
+@kind
 def bag_embedding() -> Component:
     random = np.random.default_rng(5)
     block = {
@@ -389,6 +403,15 @@ def mix_stack() -> Component:
 
 
 @kind
+def tagger_lexical() -> Component:
+    names = ["red dresses", "Jeans of denim", "The café", "kettle", "spouts"]
+    targets = [[names[(len(text) + i) % 5], names[i % 3]] for i, text in enumerate(TEXTS)]
+    corpus = Corpus(TEXTS, targets=targets, labels=LabelSet(names))
+    tagger = systems.create("lexical", classifier__trees=BoostedTrees(trees=3, min_rows=3))
+    return tagger.fit(corpus)
+
+
+@kind
 def mix_boosted() -> Component:
     return mixed("boosted")
 
@@ -433,6 +456,11 @@ def by_rank() -> Component:
 
 
 # --- decisions
+
+
+@kind
+def threshold() -> Component:
+    return Threshold(2, at_least=0).fit(RANKING, TRUTH)
 
 
 @kind

@@ -115,7 +115,9 @@ def best_threshold(ranking: Ranking, truth: csr_matrix, at_least: int = 0) -> fl
     ends = np.append(scores[1:] < scores[:-1], True)  # equal scores are given together
     scores, total = scores[ends], total[ends]
     best = int(np.argmax(total))
+    # as scores are compared: in single precision
     if total[best] <= 0:
-        return float(np.nextafter(scores[0], np.inf))
+        return float(np.nextafter(np.float32(scores[0]), np.float32(np.inf)))
     below = scores[best + 1] if best + 1 < len(scores) else 0.0
-    return float((scores[best] + below) / 2)
+    middle = np.float32((scores[best] + below) / 2)
+    return float(middle if middle > below else scores[best])
