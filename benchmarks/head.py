@@ -1,14 +1,18 @@
-"""One training step of a dense head over all labels, beside its bare products and its peers.
+"""One training step of a dense or sparse head over all labels, beside bare products and peers.
 
     python benchmarks/head.py --device cuda [--rows 512] [--width 768] [--tune] [--out FILE]
-    python benchmarks/head.py --device cpu          # tiny shapes, to see that it runs
+    python benchmarks/head.py --device cuda --only sparse    # or dense
+    python benchmarks/head.py --device cpu          # tiny shapes, to see that it runs; and floors
 
 Checks a step against float64, measures it in turn with the three bare matrix products (a GPU that
 has worked for a while is slower, so both must be equally warm), then its options, larger numbers of
 labels, and what else one would use: a plain torch head with binary cross entropy and SGD,
 torch.compile of it, a chunked linear cross entropy, and Liger's where it is installed; with --tune
-also tiles and chunk sizes. Times are medians of device events (host clock on a CPU); peaks are what
-torch allocated, weights included. Prints one markdown table.
+also tiles and chunk sizes. Then sparse heads (`sparse_layers.py`): whole steps and the best hundred
+labels, beside a dense layer of as many operations. Without a GPU nothing of that is measured, and a
+second table gives the least times that the shapes could take on an H200. Times are medians of
+device events (host clock on a CPU); peaks are what torch allocated, weights included. Prints one
+markdown table.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from torch.nn import functional
 from megalabel.neural.heads import DenseModule
 from megalabel.neural.losses import BCE
 from megalabel.neural.targets import Targets
+from sparse_layers import LABELS, MANY, ROWS, WIDTH, SparseBench, floor_table
 
 CHUNKS = [16_896, 33_792, 67_584, 135_168]  # with 512 rows, whole waves of tiles on 132 processors
 
@@ -43,6 +48,8 @@ class Row:
     milliseconds: float | None = None
     peak: float | None = None
     note: str = ""
+    width: float | None = None
+    """Weights of a label; None: as many as features."""
 
 
 class Bench:
@@ -128,10 +135,11 @@ class Bench:
         targets = self.targets(labels)
         return lambda: head.learn(x, targets)
 
-    def products(self, labels: int) -> dict[str, Callable[[], object]]:
+    def products(self, labels: int, width: int | None = None) -> dict[str, Callable[[], object]]:
         """The three bare products in bfloat16: the floor."""
-        x = self.features().bfloat16()
-        weights = torch.randn((labels, self.width), generator=self.source, device=self.device)
+        width = width or self.width
+        x = self.features()[:, :width].bfloat16().contiguous()
+        weights = torch.randn((labels, width), generator=self.source, device=self.device)
         weights = weights.bfloat16()
         scores, by_weights = x @ weights.T, torch.empty_like(weights)
         return {
@@ -361,7 +369,7 @@ def table(bench: Bench) -> str:
     for row in bench.table:
         taken = "-" if row.milliseconds is None else f"{row.milliseconds:.3f}"
         peak = "-" if row.peak is None or row.peak != row.peak else f"{row.peak:.2f}"
-        weights = 2 * row.labels * bench.width / 1e9
+        weights = 2 * row.labels * (row.width or bench.width) / 1e9
         lines.append(
             f"| {row.what} | {row.labels:,} | {taken} | {peak} | {weights:.2f} | {row.note} |"
         )
@@ -375,18 +383,27 @@ def main() -> None:
     parser.add_argument("--width", type=int)
     parser.add_argument("--out", type=Path, help="write the table to this file too")
     parser.add_argument("--tune", action="store_true", help="tiles and chunk sizes too")
+    parser.add_argument("--only", choices=["dense", "sparse"], help="some of it only")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args()
-    if given.device.startswith("cuda"):
-        bench = Bench(given.device, given.rows or 512, given.width or 768, repeats=20)
-        run(bench, 670_080, [2_812_281, 8_623_847], not given.no_compile)
-        if given.tune:
-            tune(bench, 670_080)
+    cuda = given.device.startswith("cuda")
+    if cuda:
+        bench = Bench(given.device, given.rows or ROWS, given.width or WIDTH, repeats=20)
     else:
         torch.set_num_threads(1)
         bench = Bench(given.device, given.rows or 8, given.width or 16, repeats=3)
-        run(bench, 1000, [2000], not given.no_compile)
+    if given.only != "sparse":
+        more = [MANY, 8_623_847] if cuda else [2000]
+        run(bench, LABELS if cuda else 1000, more, not given.no_compile)
+        if given.tune and cuda:
+            tune(bench, LABELS)
+    if given.only != "dense":
+        sparse = SparseBench(bench)
+        print("check:", sparse.check(), flush=True)
+        sparse.run(LABELS if cuda else 1000, MANY if cuda else 2000)
     text = table(bench)
+    if not cuda:
+        text += "\n\n" + floor_table()
     print("\n" + text)
     if given.out is not None:
         given.out.write_text(text + "\n")

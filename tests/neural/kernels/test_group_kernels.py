@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 pytest.importorskip("triton", reason="kernels need Triton")
@@ -13,7 +15,6 @@ from megalabel.neural.kernels.group_search import top_groups  # noqa: E402
 from megalabel.neural.kernels.group_step import Positives, train_groups  # noqa: E402
 from megalabel.neural.kernels.groups import Groups  # noqa: E402
 from megalabel.neural.kernels.select import NONE, largest  # noqa: E402
-from megalabel.neural.kernels.slot_scores import slot_scores  # noqa: E402
 from megalabel.neural.kernels.tuning import GroupTuning  # noqa: E402
 
 # rows, width, groups, inputs, size: one tile, many of each, sizes of no power of two
@@ -134,6 +135,32 @@ def test_a_step(shape, dtype, device):
     groups = groups_of(width, count, inputs, size, device, dtype)
     results = step(groups, rows_of(rows, width, device), form=forms.LOGISTIC.value)
     close(results, 1e-5 if dtype == torch.float32 else 2**-6)
+
+
+@given(
+    st.tuples(
+        st.integers(1, 20),
+        st.integers(20, 60),
+        st.integers(1, 3),
+        st.integers(1, 20),
+        st.integers(1, 40),
+    ),
+    st.sampled_from(list(SLOPES)),
+    st.integers(1, 30),
+)
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_shape(device, shape, form, k):
+    rows, width, count, inputs, size = shape
+    groups = groups_of(width, count, inputs, size, device, torch.float32)
+    x = rows_of(rows, width, device)
+    found, wanted = top_groups(x[:2], groups, k, TUNING)[0].double(), best_of(groups, x[:2], k)[0]
+    torch.testing.assert_close(found[:, : wanted.shape[1]], wanted, rtol=1e-5, atol=1e-5)
+    close(step(groups, x, form=form), 1e-5)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -261,14 +288,22 @@ def test_the_largest_keys(count, k, device):
     assert torch.equal(largest(keys.to(device), k).cpu(), wanted)
 
 
-@pytest.mark.parametrize("largest_weight", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_scores_of_slots(shape, largest_weight, device):
-    _, width, count, inputs, size = shape
-    groups = groups_of(width, count, inputs, size, device)
-    found = slot_scores(groups, largest=largest_weight)
-    real = (groups.labels >= 0).view(count, 1, size)
-    sizes = groups.weights.double().abs() * real
-    mean = sizes.sum(2) / real.sum(2).clamp(min=1)
-    wanted = sizes.max(2).values if largest_weight else mean
-    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+def test_weights_beyond_two_to_the_31(device):
+    inputs, size = 128, 32
+    count = 2**31 // (inputs * size) + 2
+    weights = torch.empty((count, inputs, size), dtype=torch.bfloat16, device=device)
+    labels = torch.empty(count * size, dtype=torch.int32, device=device)
+    indices = torch.empty((count, inputs), dtype=torch.int16, device=device)  # hardly any is read
+    last = rows_of(inputs, size, device).bfloat16()
+    weights[-1], indices[-1] = last, torch.arange(inputs)
+    labels[-size:] = torch.arange(size)
+    x = rows_of(1, inputs, device).bfloat16()
+    keys = torch.empty((1, size), dtype=torch.int64, device=device)
+    chosen = torch.tensor([[count - 1]], dtype=torch.int32, device=device)
+    constants = {"FAN": inputs, "GROUP": size, "EACH": 1, "BIAS": False, "N": size, "K": inputs}
+    group_search._again[(1,)](
+        x, indices, weights, labels, None, chosen, keys, 1, count, width=inputs, **constants
+    )
+    scores, ids = group_search.decoded(keys)
+    assert torch.equal(ids[0], torch.arange(size, device=device))
+    torch.testing.assert_close(scores.double(), x.double() @ last.double(), rtol=1e-5, atol=1e-5)

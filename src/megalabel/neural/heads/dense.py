@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +14,7 @@ from megalabel.base import Check, number, one_of
 from megalabel.data import LabelSet
 from megalabel.labels import LabelTree
 from megalabel.neural.heads.base import Head, HeadModule, best_of_chunks
-from megalabel.neural.heads.learning import LearningModule, mixed
+from megalabel.neural.heads.learning import LearningModule, launches_kernels, mixed
 from megalabel.neural.heads.steps.dense import DensePass
 from megalabel.neural.heads.steps.optimisers import Optimiser, create
 from megalabel.neural.heads.steps.plain import Pass, product
@@ -247,10 +245,7 @@ class DenseModule(LearningModule):
 
     def step_of_kernels(self, device: torch.device) -> Any:
         """The step made of kernels, where there are kernels for what this head does."""
-        # Triton's interpreter runs kernels on a CPU, slowly: only where both ask for them
-        interpreted = os.environ.get("TRITON_INTERPRET") == "1" and self.tuning is not None
-        launches = device.type == "cuda" or interpreted
-        if launches and importlib.util.find_spec("triton") is not None:
+        if launches_kernels(device, self.tuning is not None):
             from megalabel.neural.heads.steps.fused import step_for
 
             return step_for(self)

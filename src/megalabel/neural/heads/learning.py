@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -134,6 +136,13 @@ class LearningModule(HeadModule):
         if self._fused is None or self._fused[0] != device:
             self._fused = (device, self.step_of_kernels(device))
         return self._fused[1]
+
+
+def launches_kernels(device: torch.device, asked_for: bool) -> bool:
+    """Whether kernels run there; Triton's interpreter runs them on a CPU, slowly, so only where
+    both it and a tuning ask for them."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1" and asked_for
+    return (device.type == "cuda" or interpreted) and find_spec("triton") is not None
 
 
 def mixed(seed: int, *parts: int) -> int:

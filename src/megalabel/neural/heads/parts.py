@@ -80,10 +80,15 @@ class PartsModule(HeadModule):
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and ids of each row's k best labels, best first, ties to the lower id."""
         self.check(features)
-        return best_of_chunks(self._chunk_scores(features), k)
+        return best_of_chunks(self._chunk_scores(features, k), k)
 
-    def _chunk_scores(self, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _chunk_scores(self, features: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
         for part in self._parts():
+            by_kernels = getattr(part, "best_by_kernels", None)
+            found = None if by_kernels is None else by_kernels(features, k, self.order)
+            if found is not None:
+                yield found
+                continue
             for scores, first in part.chunk_scores(features):
                 yield scores, self.order[first : first + scores.shape[1]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from megalabel.neural.heads.base import best_of_chunks
-from megalabel.neural.heads.learning import LearningModule
+from megalabel.neural.heads.learning import LearningModule, launches_kernels
 from megalabel.neural.heads.rewiring import Rewiring, drawn
 from megalabel.neural.heads.steps.optimisers import Optimiser, create
 from megalabel.neural.heads.steps.plain import Pass
@@ -18,6 +18,10 @@ from megalabel.neural.heads.steps.rounding import random_halves
 from megalabel.neural.heads.steps.sparse import SparsePass
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
+
+if TYPE_CHECKING:
+    from megalabel.neural.kernels.groups import Groups
+    from megalabel.neural.kernels.tuning import GroupTuning
 
 _PLACES = 1 << 22  # numbers gathered at a time
 
@@ -50,6 +54,8 @@ class SparseModule(LearningModule):
         `first`.
     chunk
         Groups at a time; None: by the memory that a chunk takes.
+    tuning
+        How the GPU kernels are cut (`kernels.tuning.GroupTuning`).
 
     Examples
     --------
@@ -83,6 +89,7 @@ class SparseModule(LearningModule):
         value_every: int | None = None,
         seed: int = 0,
         shard: tuple[int, int] | None = None,
+        tuning: GroupTuning | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(
@@ -103,6 +110,7 @@ class SparseModule(LearningModule):
         self.group = group
         self.rewiring = rewiring
         self.chunk = chunk
+        self.tuning = tuning
         self.held = self.last - self.first
         """How many labels it holds: in the last group there may be more places."""
         groups = -(-self.held // group)
@@ -124,10 +132,20 @@ class SparseModule(LearningModule):
             optimiser, weights, weight_decay=weight_decay, momentum=momentum
         )
         self._last: tuple[Tensor, Targets] | None = None
+        self.searched: tuple[Tensor | None, Groups] | None = None
+        """What kernels searched last."""
 
     def begin_pass(self, features: Tensor) -> Pass:
         """The products of these features with the weights, and their gradients."""
         return SparsePass(self, features)
+
+    def step_of_kernels(self, device: torch.device) -> Any:
+        """The step made of kernels, where there are kernels for what this head does."""
+        if launches_kernels(device, self.tuning is not None):
+            from megalabel.neural.heads.steps.fused_groups import step_for
+
+            return step_for(self)
+        return None
 
     def chunks(self, rows: int) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together."""
@@ -161,7 +179,23 @@ class SparseModule(LearningModule):
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and numbers of each row's k best labels, best first, ties to the lower one."""
         self.check(features)
-        return best_of_chunks(self.chunk_scores(features), k)
+        found = self.best_by_kernels(features, k)
+        return best_of_chunks(self.chunk_scores(features), k) if found is None else found
+
+    def best_by_kernels(
+        self, features: Tensor, k: int, order: Tensor | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """What `top_k` gives, by kernels, which never write all scores; None: there are none here.
+
+        With `order`, the label of each place of a whole layer, labels are numbered as there.
+        """
+        if not (self.held and len(features)):
+            return None
+        if not launches_kernels(features.device, self.tuning is not None):
+            return None
+        from megalabel.neural.heads.steps.fused_groups import best_labels
+
+        return best_labels(self, features, k, order)
 
     def chunk_scores(self, features: Tensor) -> Iterator[tuple[Tensor, int]]:
         """The scores of chunks of labels, each with the number of its first label."""

@@ -26,6 +26,7 @@ from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
     from megalabel.neural.heads.dense import DenseModule
+    from megalabel.neural.heads.learning import LearningModule
 
 _CHUNK_BYTES = 136 << 20
 
@@ -128,7 +129,7 @@ class FusedStep:
             patched = cooling * (mass[row] * logits.exp() - entries)
             value = -(entries * logits).sum()
         else:
-            patched, value = self._positives(head, scores, label, entries, valued)
+            patched, _, value = at_positives(head, scores, label, entries, valued)
         share, kept = head.optimiser.rates()
         rates = (head.rate, share / rows, head.optimiser.weight_decay, kept)
         # from pinned memory, as a plain copy would wait for the step before
@@ -195,22 +196,6 @@ class FusedStep:
         buffer = torch.empty((rows, size), dtype=torch.bfloat16, device=head.weights.device)
         return buffer, [(a, min(a + size, count)) for a in range(0, count, size)]
 
-    def _positives(
-        self, head: DenseModule, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The positives' gradients, and what they add to the loss of negatives in their places."""
-        loss = head.loss
-        assert loss is not None
-        share = column_share(loss, 1, head.labels)
-        columns = (scores[:, None], entries[:, None])
-        ids = (label + head.first)[:, None]
-        gradient = loss.gradient(*columns, labels=ids)[:, 0].float() * share
-        value = torch.zeros((), device=scores.device)
-        if valued:
-            absent = loss(columns[0], torch.zeros_like(columns[1]), labels=ids)
-            value = (loss(*columns, labels=ids) - absent).float().sum() * share
-        return gradient, value
-
     def _negatives(
         self,
         head: DenseModule,
@@ -259,6 +244,26 @@ class FusedStep:
             assert part is not None
             normaliser = torch.logaddexp(normaliser, part.logsumexp(0))
         return head.merge_normaliser(normaliser)
+
+
+def at_positives(
+    head: LearningModule, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by the scores of labels that rows have, what they would be if the rows did not
+    have them, and what having them adds to the loss (0 unless `valued`)."""
+    loss = head.loss
+    assert loss is not None
+    share = column_share(loss, 1, head.labels)
+    columns = (scores[:, None], entries[:, None])
+    none = torch.zeros_like(columns[1])
+    ids = (label + head.first)[:, None]
+    gradient = loss.gradient(*columns, labels=ids)[:, 0].float() * share
+    absent = loss.gradient(columns[0], none, labels=ids)[:, 0].float() * share
+    value = torch.zeros((), device=scores.device)
+    if valued:
+        without = loss(columns[0], none, labels=ids)
+        value = (loss(*columns, labels=ids) - without).float().sum() * share
+    return gradient, absent, value
 
 
 def _add_product(sums: Tensor, a: Tensor, b: Tensor) -> None:
