@@ -31,7 +31,7 @@ def wide(code):
     offsets = [offset for base, offset in steps if base in bases]
     assert len(offsets) >= 4 and set(offsets) == {"i64"}, offsets
 
-def compiled(name, kernel, fixed, types, warps):
+def compiled(name, kernel, fixed, types, warps, stages):
     names = kernel.arg_names
     signature = {n: "constexpr" if n in fixed else types.get(n, "i32") for n in names}
     values = {(names.index(n),): v for n, v in fixed.items()}
@@ -39,7 +39,7 @@ def compiled(name, kernel, fixed, types, warps):
                if signature[n].startswith("*") or n == "stride"}
     made = triton.compile(
         ASTSource(kernel, signature, values, aligned),
-        target=GPUTarget("cuda", 90, 32), options={"num_warps": warps},
+        target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages},
     )
     assert "mma" in made.asm["ptx"], "not on the matrix units"
     assert made.metadata.shared <= 227 * 1024, made.metadata.shared
@@ -53,7 +53,7 @@ def compiled(name, kernel, fixed, types, warps):
             run = [tool, "--dump-resource-usage", file.name]
             said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
         registers, stack = (int(re.search(w + r":(\\d+)", said)[1]) for w in ("REG", "STACK"))
-        assert registers * 32 * warps <= 65536 and stack <= 512, (registers, stack)
+        assert registers * 32 * warps <= 65536 and stack <= 256, (registers, stack)
         used = f", {registers} registers, {stack} bytes of stack"
     print(f"{name}: {made.metadata.shared} bytes shared{used}")
     return made.asm["ptx"]
@@ -67,22 +67,24 @@ def step(inputs, size, deterministic, form=0):
     tiles = group_step.tiles_for(512, groups, tuning)
     types = dict(pointers, sums="*i64" if deterministic else whole, starts="*i32", pair_row="*i32",
         pair_column="*i32", pair_change=whole, settings=whole, counter="*i64", lost="*i32",
-        bias=whole, velocity=half, gamma="fp32")
+        changes=whole, bias=whole, velocity=half, gamma="fp32")
     fixed = dict(FAN=inputs, GROUP=size, FORM=form, BIAS=True, SCALE=False, VELOCITY=True,
         VALUE=False, UPDATE=True, PRECISION="tf32", PAIRS=group_step.PAIRS, M=tiles.rows,
         N=tiles.labels, K=tiles.inputs, scale=None, partial=None, aside=None)
     name = f"step of {size} labels by {inputs} inputs, {'fixed' if deterministic else 'float'} sums"
-    ptx = compiled(name, group_step._train, fixed, types, tuning.warps)
+    ptx = compiled(name, group_step._train, fixed, types, tuning.warps, tuning.stages)
     assert "wgmma.mma_async" in ptx, "not on Hopper's matrix units"
     wanted = "add.u64" if deterministic else "add.v4.f32"  # four sums by one instruction
     assert "red.global.gpu.relaxed." + wanted in ptx
+    assert "cp.async.cg" in ptx  # the next tile is read while one is worked on
 
 def search(size, rows):
     tuning = GroupTuning()
     types = dict(pointers, bias=whole, keys="*i64")
     fixed = dict(FAN=128, GROUP=size, EACH=1, BIAS=True, PRECISION="tf32", M=rows, N=size, K=128,
         STAGES=tuning.search_stages)
-    compiled(f"search of {rows} rows", group_search._search, fixed, types, tuning.search_warps)
+    compiled(f"search of {rows} rows", group_search._search, fixed, types, tuning.search_warps,
+        tuning.search_stages)
 
 step(128, 32, False)
 step(128, 64, False, form=1)

@@ -5,6 +5,9 @@ rows once, a tile of rows after another: the scores' product, the loss's gradien
 its two products with the weights and with the features, which are still at hand. The features'
 gradient is added to memory; that of the weights stays in registers until they move. Where a label
 reads more inputs than one tile holds, the gradient by the scores of one group is put aside.
+
+Every label is taken for a negative, and the gradient changed where a row has it: what changes is
+put in its places of a small matrix of the program's own, which only groups with positives read.
 """
 
 from __future__ import annotations
@@ -24,43 +27,57 @@ from megalabel.neural.kernels.tuning import GroupTuning
 
 UNIT = tl.constexpr(4294967296.0)  # 1 in fixed point
 LIMIT = tl.constexpr(1073741824.0)
-PAIRS = 16  # positives put in place at a time
+PAIRS = 128  # positives put in place at a time
+
+
+@triton.jit
+def _put(
+    changes,
+    first_column,
+    pair_row,
+    pair_column,
+    pair_change,
+    first,
+    last,
+    zero: tl.constexpr,
+    N: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    """Put the changes of a group's positives in their places, or zeros there again."""
+    for pair in range(first, last, PAIRS):
+        at = pair + tl.arange(0, PAIRS)
+        real = at < last
+        row = tl.load(pair_row + at, mask=real, other=0)
+        column = tl.load(pair_column + at, mask=real, other=0) - first_column
+        change = tl.load(pair_change + at, mask=real, other=0.0)
+        if zero:
+            change = tl.zeros((PAIRS,), dtype=tl.float32)
+        tl.store(changes + row * N + column, change, mask=real)
 
 
 @triton.jit
 def _gradient(
     scores,
     row,
-    column,
     known,
     by_label,
-    pair_row,
-    pair_column,
-    pair_change,
-    first_pair,
-    last_pair,
+    changes,
+    any_pairs,
     rows,
     gamma,
     FORM: tl.constexpr,
     SCALE: tl.constexpr,
-    PAIRS: tl.constexpr,
+    N: tl.constexpr,
 ):
     """The gradient by a tile of scores: of negatives, changed where a row has the label."""
     gradient = negative_gradient(scores, gamma, FORM)
     if SCALE:
         gradient *= by_label[None, :]
     gradient = tl.where((row < rows)[:, None] & known[None, :], gradient, 0.0)
-    for pair in range(first_pair, last_pair, PAIRS):
-        at = pair + tl.arange(0, PAIRS)
-        real = at < last_pair
-        r = tl.load(pair_row + at, mask=real, other=-1)
-        c = tl.load(pair_column + at, mask=real, other=-1)
-        change = tl.load(pair_change + at, mask=real, other=0.0)
-        # a product with ones puts all of them in their places at once
-        ones = (row[:, None] == r[None, :]).to(tl.float32)
-        changes = tl.where(c[:, None] == column[None, :], change[:, None], 0.0)
-        gradient = tl.dot(ones, changes, gradient, input_precision="tf32x3")
-    return gradient
+    column = tl.arange(0, N)
+    changed = column < tl.where(any_pairs, N, 0)
+    place = row[:, None] * N + column[None, :]
+    return gradient + tl.load(changes + place, mask=changed[None, :], other=0.0)
 
 
 @triton.jit
@@ -143,6 +160,7 @@ def _train(
     counter,
     partial,
     lost,
+    changes,
     aside,
     seed,
     first_label,
@@ -184,38 +202,36 @@ def _train(
         if SCALE:
             by_label = tl.load(scale + place, mask=known, other=0.0)
         by_bias = tl.zeros((N,), dtype=tl.float32)
-        at_tile = starts + (unit + wide) * tiles
+        first_pair = tl.load(starts + unit)
+        last_pair = tl.load(starts + unit + 1)
+        any_pairs = first_pair < last_pair
+        own = changes + program * stride * N
+        tl.debug_barrier()  # the zeros of the group before are there
+        _put(
+            own,
+            first_column,
+            pair_row,
+            pair_column,
+            pair_change,
+            first_pair,
+            last_pair,
+            False,
+            N,
+            PAIRS,
+        )
+        tl.debug_barrier()  # other threads read them than put them there
         if FAN <= K:
             slot = tl.arange(0, K)
             index = inputs_of(indices, group, slot, FAN)
             w = weights_of(weights, group, slot, column, FAN, GROUP)
             moves = tl.zeros((K, N), dtype=tl.float32)
-            first_row = tl.arange(0, M)
-            read = features + index[:, None] * stride
-            ahead = tl.load(read + first_row[None, :], mask=(slot < FAN)[:, None], other=0.0)
+            read = features + index[:, None] * stride + tl.arange(0, M)[None, :]
             for tile in range(tiles):
-                row = tile * M + first_row
-                x = ahead
-                # the next tile's features are on their way while this one is worked on
-                more = (slot < FAN)[:, None] & ((row + M) < stride)[None, :]
-                ahead = tl.load(read + (row + M)[None, :], mask=more, other=0.0)
+                row = tile * M + tl.arange(0, M)
+                x = tl.load(read + tile * M, mask=(slot < FAN)[:, None], other=0.0)
                 scores = tl.dot(x.T, w, input_precision=PRECISION) + shift[None, :]
                 gradient = _gradient(
-                    scores,
-                    row,
-                    column,
-                    known,
-                    by_label,
-                    pair_row,
-                    pair_column,
-                    pair_change,
-                    tl.load(at_tile + tile),
-                    tl.load(at_tile + tile + 1),
-                    rows,
-                    gamma,
-                    FORM,
-                    SCALE,
-                    PAIRS,
+                    scores, row, known, by_label, own, any_pairs, rows, gamma, FORM, SCALE, N
                 )
                 if VALUE:
                     real = (row < rows)[:, None] & known[None, :]
@@ -264,21 +280,7 @@ def _train(
                     x = tl.load(read, mask=(slot < FAN)[:, None], other=0.0)
                     scores = tl.dot(x.T, w, scores, input_precision=PRECISION)
                 gradient = _gradient(
-                    scores,
-                    row,
-                    column,
-                    known,
-                    by_label,
-                    pair_row,
-                    pair_column,
-                    pair_change,
-                    tl.load(at_tile + tile),
-                    tl.load(at_tile + tile + 1),
-                    rows,
-                    gamma,
-                    FORM,
-                    SCALE,
-                    PAIRS,
+                    scores, row, known, by_label, own, any_pairs, rows, gamma, FORM, SCALE, N
                 )
                 if VALUE:
                     real = (row < rows)[:, None] & known[None, :]
@@ -328,7 +330,19 @@ def _train(
                         K,
                         N,
                     )
-            tl.debug_barrier()  # the next group's is not put there before all have read
+        tl.debug_barrier()  # nothing is put anywhere before all have read
+        _put(
+            own,
+            first_column,
+            pair_row,
+            pair_column,
+            pair_change,
+            first_pair,
+            last_pair,
+            True,
+            N,
+            PAIRS,
+        )
         if UPDATE and BIAS:
             moved = shift - tl.load(settings) * tl.load(settings + 4) * by_bias
             tl.store(bias + place, moved, mask=known)
@@ -365,15 +379,13 @@ class Positives:
     place: Tensor
     change: Tensor
 
-    def located(self, tiles: Tiles, rows: int, groups: Groups) -> tuple[Tensor, ...]:
-        """Where those of each tile start, and their rows, columns and changes in that order."""
+    def located(self, tiles: Tiles, groups: Groups) -> tuple[Tensor, ...]:
+        """Where those of each program's part of a group start, and their rows, columns and changes
+        in that order."""
         parts = triton.cdiv(groups.size, tiles.labels)
-        row_tiles = triton.cdiv(rows, tiles.rows)
         group, column = self.place // groups.size, self.place % groups.size
-        key = (group * parts + column // tiles.labels) * row_tiles + self.row // tiles.rows
-        key, order = key.sort(stable=True)
-        count = len(groups) * parts * row_tiles
-        bounds = torch.arange(count + 1, device=key.device)
+        key, order = (group * parts + column // tiles.labels).sort(stable=True)
+        bounds = torch.arange(len(groups) * parts + 1, device=key.device)
         starts = torch.searchsorted(key, bounds, out_int32=True)
         change = self.change[order].float()
         return starts, self.row[order].int(), column[order].int(), change
@@ -435,10 +447,12 @@ def train_groups(
     sums = torch.zeros(x.shape, dtype=fixed, device=device)
     lost = torch.zeros((), dtype=torch.int32, device=device)
     partial = torch.empty(programs, dtype=torch.float32, device=device) if value else None
+    place = (programs, x.shape[1], tiles.labels)
+    changes = torch.zeros(place, dtype=torch.float32, device=device)
     aside = None
     if groups.inputs > tiles.inputs:
-        aside = weights.new_empty((programs, x.shape[1], tiles.labels))
-    starts, pair_row, pair_column, pair_change = positives.located(tiles, rows, groups)
+        aside = weights.new_empty(place)
+    starts, pair_row, pair_column, pair_change = positives.located(tiles, groups)
     with on(device):
         _train[(programs,)](
             x,
@@ -457,6 +471,7 @@ def train_groups(
             counter,
             partial,
             lost,
+            changes,
             aside,
             seed,
             first_label,
@@ -478,6 +493,7 @@ def train_groups(
             N=tiles.labels,
             K=tiles.inputs,
             num_warps=tuning.warps,
+            num_stages=tuning.stages,
         )
     if tuning.deterministic:
         floats = sums[:, :rows].double() / UNIT.value

@@ -51,8 +51,9 @@ class GroupTuning:
     ----------
     area
         How many numbers of a tile (inputs of a group by rows of the batch) a program works on.
-    warps, resident
-        Warps of a program, and programs on a multiprocessor that go through all groups.
+    warps, stages, resident
+        Warps of a program, how many tiles ahead it reads, and programs on a multiprocessor that go
+        through all groups.
     deterministic
         Sum the features' gradient in 64-bit fixed point (units of 2^-32), so that the same seed
         gives the same bits; else in float32, where the last bits depend on who comes first. That
@@ -63,6 +64,7 @@ class GroupTuning:
 
     area: int = 128 * 128
     warps: int = 8
+    stages: int = 2
     resident: int = 1
     deterministic: bool = True
     search_warps: int = 4
