@@ -401,6 +401,8 @@ def main() -> None:
         sparse = SparseBench(bench)
         print("check:", sparse.check(), flush=True)
         sparse.run(LABELS if cuda else 1000, MANY if cuda else 2000)
+        if given.tune and cuda:
+            sparse.tune(LABELS)
     text = table(bench)
     if not cuda:
         text += "\n\n" + floor_table()

@@ -8,6 +8,7 @@ cache and the multiprocessors, as every group gathers its features and adds to t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -160,17 +161,16 @@ class SparseBench:
         return head
 
     def step(self, labels: int, size: int, exact: bool, **options: object) -> Callable[[], object]:
-        tuning = None
-        if self.bench.cuda:
+        if self.bench.cuda and "tuning" not in options:
             from megalabel.neural.kernels.tuning import GroupTuning
 
-            tuning = GroupTuning(deterministic=exact)
-        head = self.head(labels, size, tuning=tuning, **options)
+            options["tuning"] = GroupTuning(deterministic=exact)
+        head = self.head(labels, size, **options)
         x, targets = self.bench.features(), self.bench.targets(labels)
         return lambda: head.learn(x, targets)
 
-    def search(self, labels: int, size: int, rows: int) -> Callable[[], object]:
-        head = self.head(labels, size)
+    def search(self, labels: int, size: int, rows: int, **options: object) -> Callable[[], object]:
+        head = self.head(labels, size, **options)
         x = self.bench.features()[:rows]
         return lambda: head.top_k(x, TOP)
 
@@ -262,6 +262,29 @@ class SparseBench:
         for line in bench.table[before:]:
             if "dense" not in line.what:
                 line.width = FAN_IN
+
+    def tune(self, labels: int) -> None:
+        """Tiles, warps and programs of a step, and programs of a search."""
+        from megalabel.neural.kernels.tuning import GroupTuning
+
+        for size in (32, 64):
+            for area, warps, stages, resident in itertools.product(
+                (1 << 14, 1 << 13), (4, 8), (2, 3), (1, 2)
+            ):
+                tuning = GroupTuning(area, warps, stages, resident, deterministic=False)
+                name = f"groups of {size}: {area} numbers, {warps} warps, {stages} stages"
+                self.bench.measure(
+                    f"{name}, {resident} resident",
+                    labels,
+                    lambda s=size, t=tuning: self.step(labels, s, False, tuning=t),
+                )
+        for warps, resident, stages in itertools.product((4, 8), (2, 4, 8), (2, 3, 4)):
+            tuning = GroupTuning(search_warps=warps, search_resident=resident, search_stages=stages)
+            self.bench.measure(
+                f"search, {warps} warps, {resident} resident, {stages} stages, batch 16",
+                labels,
+                lambda t=tuning: self.search(labels, 32, 16, tuning=t),
+            )
 
     def check(self) -> str:
         """A step and a search of odd shapes against float64; raises where they are off."""

@@ -24,3 +24,6 @@ def test_it_prints_a_table():
     )
     assert run.returncode == 0, run.stderr[-2000:]
     assert "| megalabel, default | 1,000 |" in run.stdout
+    assert "| groups of 32, whole step, float32 sums | 1,000 |" in run.stdout
+    assert "| groups of 64: whole step, float32 sums | 670,080 | 0.36 GB | 0.074 ms" in run.stdout
+    assert run.stdout.count("| not measured |") == 15
