@@ -36,7 +36,7 @@ def fit(words, corpus, head, *, rate=0.05, **options):
 def test_heads_are_made_by_name():
     assert {"dense", "pruned"} <= set(heads.names())
     assert heads.create("pruned", threshold=0.5).threshold == 0.5
-    with pytest.raises(ParameterError, match="unknown head 'dens'; there are dense"):
+    with pytest.raises(ParameterError, match="unknown head 'dens'; there are auxiliary, dense"):
         heads.create("dens")
     with pytest.raises(ParameterError, match="did you mean 'momentum'"):
         heads.create("dense", momentun=0.9)
