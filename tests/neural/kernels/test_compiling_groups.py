@@ -65,9 +65,9 @@ def step(inputs, size, deterministic, form=0):
     tuning = GroupTuning(deterministic=deterministic)
     groups = Groups(None, torch.empty((1, inputs, size), dtype=torch.bfloat16), None)
     tiles = group_step.tiles_for(512, groups, tuning)
-    types = dict(pointers, sums="*i64" if deterministic else whole, starts="*i32", pair_row="*i32",
-        pair_column="*i32", pair_change=whole, settings=whole, counter="*i64", lost="*i32",
-        changes=whole, bias=whole, velocity=half, gamma="fp32")
+    types = dict(pointers, sums="*i64" if deterministic else whole, starts="*i32", order="*i64",
+        pair_place="*i64", pair_row="*i64", pair_score=whole, pair_gradient=whole, settings=whole,
+        counter="*i64", lost="*i32", changes=whole, bias=whole, velocity=half, gamma="fp32")
     fixed = dict(FAN=inputs, GROUP=size, FORM=form, BIAS=True, SCALE=False, VELOCITY=True,
         VALUE=False, UPDATE=True, PRECISION="tf32", PAIRS=group_step.PAIRS, M=tiles.rows,
         N=tiles.labels, K=tiles.inputs, scale=None, partial=None, aside=None)

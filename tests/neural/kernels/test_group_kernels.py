@@ -88,6 +88,7 @@ def step(groups, x, *, form, update=True, momentum=0.0, scale=None, tuning=TUNIN
     total = (torch.where(real, value(scores), 0) * by_label).sum()
     change = torch.randn(len(row), generator=source).to(device)
     gradient[row, place] += change.double()
+    score, wanted = scores[row, place].float(), gradient[row, place].float()
     velocity = None
     if momentum:
         velocity = torch.randn(groups.weights.shape, generator=source).to(groups.weights)
@@ -98,7 +99,7 @@ def step(groups, x, *, form, update=True, momentum=0.0, scale=None, tuning=TUNIN
     by_features, partial = train_groups(
         x,
         groups,
-        Positives(row, place, change),
+        Positives(row, place, score, wanted),
         form=form,
         settings=settings,
         counter=counter,
@@ -206,7 +207,7 @@ def test_rounding_takes_the_bits_of_plain_torch(inputs, size, device):
     train_groups(
         torch.zeros(2, 300, device=device),
         groups,
-        Positives(none, none, none.float()),
+        Positives(none, none, none.float(), none.float()),
         form=forms.LOGISTIC.value,
         settings=torch.tensor([0.25, 1.0, 0.01, 0.0, 1.0], device=device),
         counter=torch.tensor(7, device=device),

@@ -33,26 +33,37 @@ PAIRS = 128  # positives put in place at a time
 @triton.jit
 def _put(
     changes,
-    first_column,
+    first_place,
+    order,
+    pair_place,
     pair_row,
-    pair_column,
-    pair_change,
+    pair_score,
+    pair_gradient,
+    scale,
     first,
     last,
-    zero: tl.constexpr,
+    gamma,
+    ZERO: tl.constexpr,
+    FORM: tl.constexpr,
+    SCALE: tl.constexpr,
     N: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
-    """Put the changes of a group's positives in their places, or zeros there again."""
+    """Put what positives change in its places, or zeros there again."""
     for pair in range(first, last, PAIRS):
         at = pair + tl.arange(0, PAIRS)
         real = at < last
-        row = tl.load(pair_row + at, mask=real, other=0)
-        column = tl.load(pair_column + at, mask=real, other=0) - first_column
-        change = tl.load(pair_change + at, mask=real, other=0.0)
-        if zero:
-            change = tl.zeros((PAIRS,), dtype=tl.float32)
-        tl.store(changes + row * N + column, change, mask=real)
+        which = tl.load(order + at, mask=real, other=0)
+        place = tl.load(pair_place + at, mask=real, other=0)
+        row = tl.load(pair_row + which, mask=real, other=0)
+        change = tl.zeros((PAIRS,), dtype=tl.float32)
+        if not ZERO:
+            score = tl.load(pair_score + which, mask=real, other=0.0)
+            absent = negative_gradient(score, gamma, FORM)
+            if SCALE:
+                absent *= tl.load(scale + place, mask=real, other=0.0)
+            change = tl.load(pair_gradient + which, mask=real, other=0.0) - absent
+        tl.store(changes + row * N + (place - first_place), change, mask=real)
 
 
 @triton.jit
@@ -153,9 +164,11 @@ def _train(
     velocity,
     scale,
     starts,
+    order,
+    pair_place,
     pair_row,
-    pair_column,
-    pair_change,
+    pair_score,
+    pair_gradient,
     settings,
     counter,
     partial,
@@ -206,16 +219,23 @@ def _train(
         last_pair = tl.load(starts + unit + 1)
         any_pairs = first_pair < last_pair
         own = changes + program * stride * N
+        first_place = group * GROUP + first_column
         tl.debug_barrier()  # the zeros of the group before are there
         _put(
             own,
-            first_column,
+            first_place,
+            order,
+            pair_place,
             pair_row,
-            pair_column,
-            pair_change,
+            pair_score,
+            pair_gradient,
+            scale,
             first_pair,
             last_pair,
+            gamma,
             False,
+            FORM,
+            SCALE,
             N,
             PAIRS,
         )
@@ -333,13 +353,19 @@ def _train(
         tl.debug_barrier()  # nothing is put anywhere before all have read
         _put(
             own,
-            first_column,
+            first_place,
+            order,
+            pair_place,
             pair_row,
-            pair_column,
-            pair_change,
+            pair_score,
+            pair_gradient,
+            scale,
             first_pair,
             last_pair,
+            gamma,
             True,
+            FORM,
+            SCALE,
             N,
             PAIRS,
         )
@@ -372,23 +398,20 @@ def tiles_for(rows: int, groups: Groups, tuning: GroupTuning) -> Tiles:
 
 @dataclass(frozen=True)
 class Positives:
-    """The labels that rows do have: each by its row, its place in the groups, and by how much the
-    loss's gradient there differs from that of a label which the row does not have."""
+    """The labels that rows do have: each by its row, its place in the groups (both int64), its
+    score and the loss's gradient by it (both float32)."""
 
     row: Tensor
     place: Tensor
-    change: Tensor
+    score: Tensor
+    gradient: Tensor
 
-    def located(self, tiles: Tiles, groups: Groups) -> tuple[Tensor, ...]:
-        """Where those of each program's part of a group start, and their rows, columns and changes
-        in that order."""
-        parts = triton.cdiv(groups.size, tiles.labels)
-        group, column = self.place // groups.size, self.place % groups.size
-        key, order = (group * parts + column // tiles.labels).sort(stable=True)
-        bounds = torch.arange(len(groups) * parts + 1, device=key.device)
-        starts = torch.searchsorted(key, bounds, out_int32=True)
-        change = self.change[order].float()
-        return starts, self.row[order].int(), column[order].int(), change
+    def located(self, tiles: Tiles, groups: Groups) -> tuple[Tensor, Tensor, Tensor]:
+        """Where those of each program's part of a group start, the places in that order, and which
+        pairs they are of."""
+        places, order = self.place.sort(stable=True)
+        starts = torch.searchsorted(places, groups.bounds(tiles.labels), out_int32=True)
+        return starts, places, order
 
 
 def train_groups(
@@ -452,7 +475,7 @@ def train_groups(
     aside = None
     if groups.inputs > tiles.inputs:
         aside = weights.new_empty(place)
-    starts, pair_row, pair_column, pair_change = positives.located(tiles, groups)
+    starts, places, order = positives.located(tiles, groups)
     with on(device):
         _train[(programs,)](
             x,
@@ -464,9 +487,11 @@ def train_groups(
             velocity,
             scale,
             starts,
-            pair_row,
-            pair_column,
-            pair_change,
+            order,
+            places,
+            positives.row,
+            positives.score,
+            positives.gradient,
             settings,
             counter,
             partial,

@@ -48,6 +48,7 @@ class Groups:
     labels: Tensor
     bias: Tensor | None = None
     _places: Tensor | None = field(default=None, repr=False)
+    _bounds: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -73,6 +74,15 @@ class Groups:
             places[self.labels[real].long()] = order[real]
             self._places = places
         return self._places
+
+    def bounds(self, columns: int) -> Tensor:
+        """The first place of each part of at most so many labels of a group, then the end."""
+        if columns not in self._bounds:
+            first = torch.arange(0, self.size, columns, device=self.weights.device)
+            start = torch.arange(len(self), device=first.device)[:, None] * self.size
+            end = first.new_full((1,), len(self) * self.size)
+            self._bounds[columns] = torch.cat([(start + first).flatten(), end])
+        return self._bounds[columns]
 
     def check(self, width: int) -> None:
         """Raise a ValueError that says what does not fit, the values of indices and labels too."""

@@ -129,7 +129,7 @@ class FusedStep:
             patched = cooling * (mass[row] * logits.exp() - entries)
             value = -(entries * logits).sum()
         else:
-            patched, _, value = at_positives(head, scores, label, entries, valued)
+            patched, value = at_positives(head, scores, label, entries, valued)
         share, kept = head.optimiser.rates()
         rates = (head.rate, share / rows, head.optimiser.weight_decay, kept)
         # from pinned memory, as a plain copy would wait for the step before
@@ -248,22 +248,20 @@ class FusedStep:
 
 def at_positives(
     head: LearningModule, scores: Tensor, label: Tensor, entries: Tensor, valued: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients by the scores of labels that rows have, what they would be if the rows did not
-    have them, and what having them adds to the loss (0 unless `valued`)."""
+) -> tuple[Tensor, Tensor]:
+    """The gradients by the scores of labels that rows have, and what having them adds to the loss
+    (0 unless `valued`)."""
     loss = head.loss
     assert loss is not None
     share = column_share(loss, 1, head.labels)
     columns = (scores[:, None], entries[:, None])
-    none = torch.zeros_like(columns[1])
     ids = (label + head.first)[:, None]
     gradient = loss.gradient(*columns, labels=ids)[:, 0].float() * share
-    absent = loss.gradient(columns[0], none, labels=ids)[:, 0].float() * share
     value = torch.zeros((), device=scores.device)
     if valued:
-        without = loss(columns[0], none, labels=ids)
+        without = loss(columns[0], torch.zeros_like(columns[1]), labels=ids)
         value = (loss(*columns, labels=ids) - without).float().sum() * share
-    return gradient, absent, value
+    return gradient, value
 
 
 def _add_product(sums: Tensor, a: Tensor, b: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from megalabel.neural.heads.steps.fused import KernelForm, at_positives, form_of
 from megalabel.neural.heads.steps.optimisers import Sgd
 from megalabel.neural.kernels.forms import SOFTMAX
+from megalabel.neural.kernels.group_pairs import pair_scores
 from megalabel.neural.kernels.group_search import top_groups
 from megalabel.neural.kernels.group_step import Positives, train_groups
 from megalabel.neural.kernels.groups import Groups
@@ -41,7 +42,7 @@ class FusedGroupStep:
         if form.scale is not None:
             self.scale = form.scale.new_zeros(head.weights.shape[0] * head.group)
             self.scale[: head.held] = form.scale
-        self.labels = labels_of(head)
+        self.groups = Groups(head.indices, head.weights, labels_of(head), head.bias)
 
     def __call__(
         self, head: SparseModule, features: Tensor, targets: Targets, *, update: bool, valued: bool
@@ -51,16 +52,19 @@ class FusedGroupStep:
         if head.held < head.labels:
             here = (label >= 0) & (label < head.held)
             row, label, entries = row[here], label[here], entries[here]
-        scores = _pair_scores(head, features, row, label)
-        patched, absent, value = at_positives(head, scores, label, entries, valued)
+        if self.groups.weights is not head.weights:
+            self.groups = Groups(head.indices, head.weights, self.groups.labels, head.bias)
+        x = features.to(head.weights.dtype).contiguous()
+        scores = pair_scores(x, self.groups, row, label)
+        gradient, value = at_positives(head, scores, label, entries, valued)
         share, kept = head.optimiser.rates()
         rates = (head.rate, share / rows, head.optimiser.weight_decay, kept, 1 / rows)
         cuda = features.is_cuda
         settings = torch.tensor(rates, pin_memory=cuda).to(features.device, non_blocking=True)
         sums, rest = train_groups(
-            features,
-            Groups(head.indices, head.weights, self.labels, head.bias),
-            Positives(row, label, patched - absent),
+            x,
+            self.groups,
+            Positives(row, label, scores, gradient),
             form=self.form.kind,
             gamma=self.form.number,
             scale=self.scale,
@@ -107,12 +111,3 @@ def best_labels(
     count = min(k, head.held)
     scores, ids = top_groups(features, kept[1], count, head.tuning or GroupTuning())
     return scores, ids if order is not None else ids + head.first
-
-
-def _pair_scores(head: SparseModule, features: Tensor, row: Tensor, label: Tensor) -> Tensor:
-    """The scores of pairs of a row and a label that is held, float32."""
-    group, place = label // head.group, label % head.group
-    x = features.to(head.weights.dtype).float()
-    seen = x[row[:, None], head.indices[group].long()]
-    scores = (seen * head.weights[group, :, place].float()).sum(1)
-    return scores if head.bias is None else scores + head.bias[group, place]
