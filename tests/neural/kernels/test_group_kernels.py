@@ -14,7 +14,7 @@ from megalabel.neural.kernels import forms, group_search  # noqa: E402
 from megalabel.neural.kernels.group_search import top_groups  # noqa: E402
 from megalabel.neural.kernels.group_step import Positives, train_groups  # noqa: E402
 from megalabel.neural.kernels.groups import Groups  # noqa: E402
-from megalabel.neural.kernels.select import NONE, largest  # noqa: E402
+from megalabel.neural.kernels.largest import NONE, largest  # noqa: E402
 from megalabel.neural.kernels.tuning import GroupTuning  # noqa: E402
 
 # rows, width, groups, inputs, size: one tile, many of each, sizes of no power of two

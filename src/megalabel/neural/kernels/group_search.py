@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 from megalabel.neural.kernels.groups import Groups, by_feature, inputs_of, on, weights_of
+from megalabel.neural.kernels.largest import NONE, largest
 from megalabel.neural.kernels.operands import processors
-from megalabel.neural.kernels.select import NONE, largest
 from megalabel.neural.kernels.tuning import GroupTuning
 
 BLOCK = 32  # labels of a block at least
