@@ -25,6 +25,7 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 KERNELS = [
     "--ignore=src/megalabel/neural/kernels",
     "--ignore=src/megalabel/neural/heads/steps/fused.py",
+    "--ignore=src/megalabel/neural/heads/steps/fused_groups.py",
 ]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
