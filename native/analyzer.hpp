@@ -51,27 +51,60 @@ struct Analysis {
     std::size_t cut;  // words are cut to so many characters; 0: they are not
 };
 
-// The stems of words whose stem is another word; no stem is longer than its word.
+// The stems of words that were met, and what becomes of the endings of others; no stem is longer
+// than its word.
 struct Stems {
     Lookup words;
     std::span<const std::int32_t> stem_of;  // of each word, its place among the stems
     Strings stems;
+    Lookup endings;
+    std::span<const std::uint8_t> cuts;  // bytes that each ending loses
+    Strings appended;                    // what takes their place
 
-    // The stem of a word, which is the word itself where no other is known.
-    std::span<const std::uint8_t> find(const char* p, std::size_t n) const {
-        const std::span word(reinterpret_cast<const std::uint8_t*>(p), n);
+    bool empty() const { return words.slots.empty(); }
+
+    // Puts the stem of a word in its place, behind which kReadable bytes can be read; gives how
+    // many bytes that has.
+    std::size_t apply(char* p, std::size_t n) const {
         const std::int32_t number = words.find(p, n, term_hash(p, n));
-        if (number < 0) return word;
-        if (stem_of.size() != words.terms.size())
-            throw std::invalid_argument("words and their stems differ in number");
-        const std::int32_t stem = stem_of[static_cast<std::size_t>(number)];
+        if (number < 0) return shortened(p, n);
+        const std::int32_t stem = at(stem_of, number, words.terms.size());
         if (stem < 0 || static_cast<std::size_t>(stem) >= stems.size())
             throw std::invalid_argument("stem " + std::to_string(stem) + " of " +
                                         std::to_string(stems.size()));
         const auto found = stems[static_cast<std::size_t>(stem)];
         if (found.empty() || found.size() > n)
             throw std::invalid_argument("a stem must be no longer than its word, and not empty");
-        return found;
+        std::memcpy(p, found.data(), found.size());
+        return found.size();
+    }
+
+  private:
+    static constexpr std::size_t kFewest = 4, kLongest = 12;  // bytes of a word, of an ending
+
+    template <class T>
+    static T at(std::span<const T> values, std::int32_t number, std::size_t size) {
+        if (values.size() != size)
+            throw std::invalid_argument("words and what is known of them differ in number");
+        return values[static_cast<std::size_t>(number)];
+    }
+
+    // The same by the longest ending that is known.
+    std::size_t shortened(char* p, std::size_t n) const {
+        if (endings.slots.empty() || n < kFewest) return n;
+        for (std::size_t length = std::min(kLongest, n - 2); length > 0; --length) {
+            const char* ending = p + (n - length);
+            const std::int32_t number = endings.find(ending, length, term_hash(ending, length));
+            if (number < 0) continue;
+            const std::size_t cut = at(cuts, number, endings.terms.size());
+            if (appended.size() != endings.terms.size())
+                throw std::invalid_argument("endings and what takes their place differ in number");
+            const auto more = appended[static_cast<std::size_t>(number)];
+            if (cut > length || more.size() > cut) return n;
+            if (!more.empty()) std::memcpy(p + (n - cut), more.data(), more.size());
+            return n - cut + more.size();
+        }
+        return n;
     }
 };
 
@@ -129,11 +162,7 @@ class Analyzer {
 
     // Puts the stem of a word, or its beginning, in its place; gives how many bytes that has.
     std::size_t shortened(char* p, std::size_t bytes) const {
-        if (!stems_.words.slots.empty()) {
-            const auto stem = stems_.find(p, bytes);
-            std::memmove(p, stem.data(), stem.size());
-            bytes = stem.size();
-        }
+        if (!stems_.empty()) bytes = stems_.apply(p, bytes);
         return how_.cut == 0 ? bytes : unicode::prefix_bytes(p, bytes, how_.cut);
     }
 

@@ -39,8 +39,15 @@ struct Stems {
     In<std::int32_t> stem_of;
     In<std::int64_t> offsets;
     In<std::uint8_t> data;
+    Lookup endings;
+    In<std::uint8_t> cuts;
+    In<std::int64_t> appended_offsets;
+    In<std::uint8_t> appended_data;
 
-    text::Stems view() const { return {words.view(), span(stem_of), {span(offsets), span(data)}}; }
+    text::Stems view() const {
+        return {words.view(),   span(stem_of), {span(offsets), span(data)},
+                endings.view(), span(cuts),    {span(appended_offsets), span(appended_data)}};
+    }
 };
 
 struct Analysis {
@@ -165,9 +172,12 @@ inline void bind_text(nb::module_& m) {
     bind_struct<Lookup>(m, "Lookup", "Terms, and the slots of `lookup_slots` to find them by.",
                         std::pair{"slots", &Lookup::slots}, std::pair{"offsets", &Lookup::offsets},
                         std::pair{"data", &Lookup::data});
-    bind_struct<Stems>(m, "Stems", "Words whose stem is another word, and their stems.",
+    bind_struct<Stems>(m, "Stems", "The stems of words, and what becomes of the endings of others.",
                        std::pair{"words", &Stems::words}, std::pair{"stem_of", &Stems::stem_of},
-                       std::pair{"offsets", &Stems::offsets}, std::pair{"data", &Stems::data});
+                       std::pair{"offsets", &Stems::offsets}, std::pair{"data", &Stems::data},
+                       std::pair{"endings", &Stems::endings}, std::pair{"cuts", &Stems::cuts},
+                       std::pair{"appended_offsets", &Stems::appended_offsets},
+                       std::pair{"appended_data", &Stems::appended_data});
     bind_struct<Analysis>(
         m, "Analysis", "How the terms of a text are made.", std::pair{"unit", &Analysis::unit},
         std::pair{"case", &Analysis::change}, std::pair{"strip_marks", &Analysis::strip_marks},

@@ -36,7 +36,7 @@ struct WordRows {
 // What the stem of a word that is not known is looked up by.
 struct StemFinder {
     text::Lookup stems;
-    text::Stems inflected;  // words whose stem is another word
+    text::Stems inflected;  // those of words
     std::size_t length;     // how many characters stems have; 0: they are those of `inflected`
 
     std::int32_t find(const char* p, std::size_t n) const {
@@ -44,16 +44,15 @@ struct StemFinder {
             n = unicode::prefix_bytes(p, n, length);
             return stems.find(p, n, text::term_hash(p, n));
         }
-        const auto stem = inflected.find(p, n);
-        std::array<char, kLongest + text::kReadable> readable;
-        if (stem.size() > kLongest) return -1;
-        std::copy(stem.begin(), stem.end(), readable.begin());
-        return stems.find(readable.data(), stem.size(),
-                          text::term_hash(readable.data(), stem.size()));
+        if (n > kLongest) return -1;
+        std::array<char, kLongest + text::kReadable> stem;
+        std::copy(p, p + n, stem.begin());
+        n = inflected.apply(stem.data(), n);
+        return stems.find(stem.data(), n, text::term_hash(stem.data(), n));
     }
 
   private:
-    static constexpr std::size_t kLongest = 240;  // bytes of a stem
+    static constexpr std::size_t kLongest = 240;  // bytes of a word
 };
 
 // Numbers the words that it is given.

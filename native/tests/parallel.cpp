@@ -128,7 +128,7 @@ std::vector<std::int64_t> counted() {
     const megalabel::text::Analysis how{
         megalabel::text::Unit::kWord, megalabel::unicode::Case::kFold, false, 1, 1, 2};
     const megalabel::text::Lookup none{{}, {}};
-    const megalabel::text::WordTables tables{none, {none, {}, {}}};
+    const megalabel::text::WordTables tables{none, {none, {}, {}, none, {}, {}}};
     auto learned = megalabel::text::learn_rows({offsets, bytes}, how, tables, {1, 1e9, 0, false});
     expect(learned.terms.counts.size() == 900, "the terms of texts");
     return std::move(learned.terms.counts);

@@ -176,7 +176,7 @@ class Lookup:
     def __setstate__(self, state: tuple[object, ...]) -> None: ...
 
 class Stems:
-    """Words whose stem is another word, and their stems."""
+    """The stems of words, and what becomes of the endings of others."""
 
     def __init__(
         self,
@@ -189,6 +189,16 @@ class Stems:
             NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
         data: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        endings: Lookup,
+        cuts: Annotated[
+            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        appended_offsets: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        appended_data: Annotated[
             NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
     ) -> None: ...

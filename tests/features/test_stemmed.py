@@ -37,7 +37,7 @@ def test_names_of_labels_are_rows_too():
     names = words.names(LabelSet(["Fishery", "policies, trading"]))
     assert names.starts.tolist() == [0, 1, 2]
     terms = words.words_.to_pylist()
-    # a word that was not met in training is its own stem
+    # a word that was not met, nor others with its ending, is its own stem
     assert names.words[[0]].ids.tolist() == [-1]
     assert [terms[i] for i in names.words[[1]].ids] == ["polici", "trade"]
     assert len(words.names(LabelSet([])).words) == 0

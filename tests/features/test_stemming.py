@@ -130,16 +130,75 @@ def test_languages_have_names_and_codes():
         stop_words("hi")
 
 
-def test_stems_are_never_longer_than_words_and_learn_on():
+def test_stems_learn_on():
     first = Stems("english").learn(["dresses", "red"])
     second = first.learn(["policies", "dressing", "dresses"])
-    assert second.words_.to_pylist() == ["dresses", "policies", "dressing"]
-    assert second.stems_.to_pylist() == ["dress", "polici"]
-    assert second.stem_of_.tolist() == [0, 1, 0]
-    assert first.words_.to_pylist() == ["dresses"]
+    assert second.words_.to_pylist() == ["dresses", "red", "policies", "dressing"]
+    assert second.stems_.to_pylist() == ["dress", "red", "polici"]
+    assert second.stem_of_.tolist() == [0, 1, 2, 0]
+    assert first.words_.to_pylist() == ["dresses", "red"]
 
 
-@pytest.mark.parametrize("damage", [-1, 7])
+LEARNED_FROM = """
+    policies cities studies parties ladies dresses crosses glasses houses traces tracing tracking
+    parking marking cats dogs cars boats class glass press grass policy city study naïveties
+"""
+MET = LEARNED_FROM.split()
+
+
+def by_ending(word: str, stems: Stems) -> str:
+    """The stem of a word that was not met, in plain Python."""
+    rules = zip(
+        stems.endings_.to_pylist(), stems.cuts_.tolist(), stems.appended_.to_pylist(), strict=True
+    )
+    known = {ending: (cut, more) for ending, cut, more in rules}
+    for length in range(len(word) - 2, 0, -1):
+        if (rule := known.get(word[-length:])) is not None:
+            kept = word.encode()[: len(word.encode()) - rule[0]]
+            return kept.decode() + rule[1]
+    return word
+
+
+@given(st.text("abdeginrsty", min_size=4, max_size=9) | st.sampled_from(["berries", "mass", "été"]))
+@settings(max_examples=100, deadline=None)
+def test_a_word_that_was_not_met_loses_its_ending_as_others_do(word):
+    tfidf = Tfidf(stemmer="english").fit([" ".join(MET)])
+    if word in MET or len(word) < 4:
+        return
+    assert tfidf.analyse(word) == [by_ending(word, tfidf.stems_)]
+
+
+def test_endings_are_those_that_most_words_lose():
+    tfidf = Tfidf(stemmer="english").fit([" ".join(MET)])
+    told = {
+        word: tfidf.analyse(word)[0] for word in ("berries", "walking", "trees", "mass", "ties")
+    }
+    assert told == {
+        "berries": "berri",
+        "walking": "walk",
+        "trees": "tre",  # as dresses, crosses and glasses do
+        "mass": "mass",
+        "ties": "ti",
+    }
+    # words that were met have the stemmer's own stems
+    assert [tfidf.analyse(word)[0] for word in MET] == snowball.stemmer("english").stemWords(MET)
+    plain = Stems("english").learn(MET)
+    assert plain.endings_ is None
+    with pytest.raises(ValueError, match="all that is known of endings, or nothing"):
+        Stems("english").restore(tfidf.stems_.learned() | {"cuts_": None})
+
+
+def test_damaged_endings_are_refused():
+    tfidf = Tfidf(stemmer="english").fit([" ".join(MET)])
+    learned = tfidf.stems_.learned()
+    stems = Stems("english")
+    more = pa.array(["x" * 9] * len(learned["endings_"]), pa.large_string())
+    stems.restore(learned | {"cuts_": np.full_like(learned["cuts_"], 250), "appended_": more})
+    tfidf.restore(tfidf.learned() | {"stems_": stems})
+    assert tfidf.analyse("walking") == ["walking"]  # nothing is cut that is not there
+
+
+@pytest.mark.parametrize("damage", [-1, 700])
 def test_a_table_that_names_no_stem_is_refused(damage):
     tfidf = Tfidf(stemmer="english").fit(TEXTS)
     learned = tfidf.stems_.learned()

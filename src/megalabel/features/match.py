@@ -57,7 +57,7 @@ class NameWords(Featurizer):
     stemmer : str, optional
         The language whose Snowball stems are taken, by name ("english") or ISO 639-1 code ("en").
         Those of words that `fit` and `add_labels` meet are kept, so that only they need the extra
-        `stemming`; a word that was not met is its own stem.
+        `stemming`; of other words the endings are cut that such words lose.
     stop_words : list of str, or str, optional
         Words that do not count, in names and in texts; or the language whose articles, pronouns and
         the like do not. A name of stop words alone matches nothing.
@@ -194,7 +194,7 @@ class NameWords(Featurizer):
             met = _native.merge_terms(
                 *(_native.count_terms(t, word_analysis()) for t in (texts, names))
             )
-            table["inflected_"] = Stems(self.stemmer).learn(from_arrays(*met[:2]))
+            table["inflected_"] = Stems(self.stemmer).learn(from_arrays(*met[:2])).closed()
         words, word_counts = vocabulary_of(texts, names, word_analysis(stop=stop))
         stems, stem_counts = vocabulary_of(
             texts, names, self._stem_analysis(table.get("inflected_"), stop=stop)

@@ -171,7 +171,7 @@ class StemmedWords(Featurizer):
         table = Stems(spoken)
         for arrays in given:
             table = table.learn(from_arrays(*_native.count_terms(arrays, word_analysis())[:2]))
-        return table
+        return table.closed()
 
     def _stop(self) -> _native.Lookup:
         return stop_lookup(self.stop_words)

@@ -71,7 +71,7 @@ class Tfidf(Featurizer):
     stemmer : str, optional
         The language whose Snowball stems take the place of words, by name or code. The stems of the
         words that `fit` meets, in texts and in names of labels, are kept in a table, so that only
-        `fit` needs the extra `stemming`; other words stay as they are.
+        `fit` needs the extra `stemming`; other words lose the endings that such words lose.
     min_df, max_df : int or float
         Terms in fewer than `min_df` or more than `max_df` texts are left out: a number of texts,
         or as a float a share of them.
@@ -283,7 +283,7 @@ class Tfidf(Featurizer):
         if not len(text_counts):
             raise self._no_terms(found, n_texts)
         slots = _native.lookup_slots((offsets, data))
-        learned = {} if stems is None else {"stems_": stems}
+        learned = {} if stems is None else {"stems_": stems.closed()}
         terms_ = from_arrays(offsets, data)
         return self._learn(n_texts, text_counts, terms_=terms_, slots_=slots, **learned)
 

@@ -183,7 +183,7 @@ class LexicalMatcher(Classifier):
         *,
         share: float = 0.5,
         candidates: int = 200,
-        looked_at: int = 50_000,
+        looked_at: int = 20_000,
         trees: BoostedTrees | None = None,
         texts: int = 5_000,
         folds: int = 3,

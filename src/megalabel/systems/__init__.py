@@ -55,12 +55,19 @@ class System:
     """Whether a fit plans what it does, so that nobody need do so before."""
     cost_class: str | None = None
     """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
+    family: str | None = None
+    """What it goes by, where that is unlike all else; None: others of its cost are like it."""
     race: tuple[Mapping[str, Any], ...] = ()
     """Settings besides the defaults that the race tries, one after another."""
     thrifty: Mapping[str, Any] | None = None
     """Settings that take much less time than the defaults, for a race where these take too long."""
     suits: Callable[[Corpus], bool] | None = None
     """Whether it is worth a trial on a corpus; None: on any."""
+
+    @property
+    def kind(self) -> str | None:
+        """Systems of another kind add more to a mix than those of the same."""
+        return self.family or self.cost_class
 
     @property
     def neural(self) -> bool:

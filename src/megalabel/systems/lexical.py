@@ -65,6 +65,7 @@ SYSTEM = System(
     build=lexical,
     plan=plan,
     cost_class="cheap",
+    family="names",
     race=({"stop_words": "english"}, {"share": 0.7}),
     suits=suits,
 )

@@ -253,9 +253,9 @@ class Race:
             if trial.done:
                 members.append(trial)
         best = max(members, key=lambda trial: trial.score, default=best)
-        kind = best.candidate.system.cost_class
+        kind = best.candidate.system.kind
         # a mix of fewer is one of unlike members
-        members.sort(key=lambda one: (one is not best, one.candidate.system.cost_class == kind))
+        members.sort(key=lambda one: (one is not best, one.candidate.system.kind == kind))
         return members or [best]
 
     def _mixed(
@@ -439,17 +439,17 @@ def _named(trial: Trial) -> str:
 
 
 def _unlike(trials: Sequence[Trial]) -> list[Trial]:
-    """The first trial of each kind of cost."""
-    kinds = [trial.candidate.system.cost_class for trial in trials]
+    """The first trial of each kind."""
+    kinds = [trial.candidate.system.kind for trial in trials]
     return [trial for place, trial in enumerate(trials) if kinds[place] not in kinds[:place]]
 
 
 def _better_half(trials: Sequence[Trial]) -> list[Trial]:
-    """The better half, and of each other kind of cost the best, but for the floor: one that is much
-    cheaper may be as good on all texts, and unlike members are worth most in a mix."""
+    """The better half, and of each other kind the best, but for the floor: one that is much cheaper
+    may be as good on all texts, and unlike members are worth most in a mix."""
     ordered = sorted(trials, key=lambda trial: -trial.score)
     half = -(-len(ordered) // 2)
-    kinds = [trial.candidate.system.cost_class for trial in ordered]
+    kinds = [trial.candidate.system.kind for trial in ordered]
     return [
         trial
         for place, trial in enumerate(ordered)
