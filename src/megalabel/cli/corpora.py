@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from megalabel import data, store
 from megalabel.cli import output
-from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.reading import AS_USUAL, Reading, joined_by, reads_corpora
 from megalabel.cli.shared import Folder, Json, OnePart, Seed
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
@@ -33,11 +33,15 @@ def info(
     parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:
-        statistics = data.statistics(reading.corpus(path, part))
+        corpus = reading.corpus(path, part)
+        statistics = data.statistics(corpus)
         described[part or path.name] = statistics.to_dict()
+        if said := joined_by(corpus.source):
+            described[part or path.name]["vocabulary"] = corpus.source["vocabulary"]
         if as_json:
             continue
-        output.show_facts(f"{path.name} {part or ''}".strip(), statistics.in_words())
+        facts = statistics.in_words() | ({"vocabulary": said} if said else {})
+        output.show_facts(f"{path.name} {part or ''}".strip(), facts)
         histogram = {str(bin): bin.labels for bin in statistics.histogram}
         output.show_bars("labels by number of texts", histogram)
         output.console.print()
@@ -58,6 +62,8 @@ def _model_info(path: Path, verify: bool, as_json: bool) -> None:
     shown["bytes"] = size(shown["bytes"])
     output.show_facts(f"Model {path}", shown)
     corpus, settings = provenance.pop("corpus", {}), provenance.pop("settings", {})
+    if said := joined_by(corpus):
+        corpus["vocabulary"] = said
     race, mixed = provenance.pop("race", None), provenance.pop("mix", None)
     facts = provenance | settings | {f"corpus {k}": v for k, v in corpus.items()}
     if mixed:

@@ -11,15 +11,16 @@ import typer
 from rich.markup import escape
 
 from megalabel.cli import output
-from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.reading import AS_USUAL, Reading, reads_texts
 from megalabel.cli.shared import Json, Model, Threads, use_threads
-from megalabel.data import Corpus
+from megalabel.data import Corpus, Ranking
 from megalabel.data.answers import check_answers, write_answers
+from megalabel.data.selecting import among
 from megalabel.errors import ParameterError
 from megalabel.tagger import Tagger
 
 
-@reads_corpora
+@reads_texts
 def tag(
     model: Model,
     text: Annotated[
@@ -44,6 +45,18 @@ def tag(
         float | None,
         typer.Option(min=0.0, max=1.0, help="Leave out labels of a lower probability."),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=VALUE",
+            help="Answer with these labels alone: subtree=, type=, collection= or label=; "
+            "may be repeated.",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND=VALUE", help="Leave these out; may be repeated."),
+    ] = None,
     threads: Threads = None,
     reading: Reading = AS_USUAL,
     as_json: Json = False,
@@ -52,6 +65,7 @@ def tag(
 
     [dim]megalabel tag model "a text" -k 5[/]
     [dim]megalabel tag model --file texts.csv --out answers.csv[/]
+    [dim]megalabel tag model "a text" --language fi --only subtree=animal[/]
     [dim]cat titles.txt | megalabel tag model -[/]
     """
     use_threads(threads)
@@ -66,7 +80,14 @@ def tag(
     if text == ["-"]:
         text = None
     tagger = Tagger.load(model)
+    allowed = among(tagger.labels, only, without) if only or without else None
+    tagger.labels.in_language(reading.language)  # an error, if need be, before a text is read
     as_json = as_json or not sys.stdout.isatty()
+
+    def answer(batch: Corpus) -> Ranking:
+        decided = tagger.decide(batch, k, threshold=threshold, allowed=allowed)
+        return decided.in_language(reading.language)
+
     batches: Iterable[Corpus] = [Corpus(text)] if text else []
     if not text:
         if file is None and sys.stdin.isatty():
@@ -74,14 +95,12 @@ def tag(
         source = sys.stdin.buffer if file is None else file
         batches = reading.texts(source, form)
     if out is not None:
-        answers = ((batch, tagger.decide(batch, k)) for batch in batches)
-        texts = write_answers(answers, out, to)
+        texts = write_answers(((batch, answer(batch)) for batch in batches), out, to)
         output.note(f"wrote the labels of {texts:,} texts to {out}")
         return
     number = 0
     for batch in batches:
-        decided = tagger.decide(batch, k, threshold=threshold)
-        for place, row in enumerate(decided.rows(batch)):
+        for place, row in enumerate(answer(batch).rows(batch)):
             number += 1
             # only asked where there is no label: it may be the threshold that left none
             if not row["labels"] and not tagger.known(batch[place : place + 1])[0]:
@@ -94,7 +113,10 @@ def tag(
             shown = f"[cyan]{escape(row['uid'])}[/] {title}" if "uid" in row else title
             output.console.print(shown, soft_wrap=True)
             for found in row["labels"]:
-                output.console.print(f"  {found['probability']:6.1%}  {escape(found['label'])}")
+                shown = escape(found["label"])
+                if known_by := " ".join(found[key] for key in ("notation", "id") if key in found):
+                    shown += f"  [dim]{escape(known_by)}[/]"
+                output.console.print(f"  {found['probability']:6.1%}  {shown}", soft_wrap=True)
             if not row["labels"]:
                 why = "nothing known" if "known" in row else "no label is probable enough"
                 output.console.print(f"  [dim]{why}[/]")

@@ -9,7 +9,7 @@ import typer
 
 from megalabel import checkpoints, store
 from megalabel.cli import output
-from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
+from megalabel.cli.reading import AS_USUAL, Reading, joined_by, reads_corpora
 from megalabel.cli.shared import (
     Budget,
     Folder,
@@ -109,13 +109,16 @@ def train(
         "bytes": store.folder_bytes(out),
         "skipped": corpus.source.get("skipped", 0),
     }
+    joined = {name: corpus.source[name] for name in ("vocabulary",) if name in corpus.source}
     if as_json:
         held_out = tagger.metrics_ and Evaluation.from_dict(tagger.metrics_).to_dict(percent=True)
         race = tagger.provenance_.get("race")
-        output.show_json({"model": str(out), **facts, "held_out": held_out, "race": race})
+        output.show_json({"model": str(out), **facts, **joined, "held_out": held_out, "race": race})
         return
     output.show_race(tagger.provenance_.get("race"))
     facts |= {"seconds": duration(seconds), "bytes": size(store.folder_bytes(out))}
+    if said := joined_by(corpus.source):
+        facts["vocabulary"] = said
     output.show_facts(f"Trained {out}", facts)
     output.show_held_out(tagger.metrics_)
 

@@ -329,20 +329,24 @@ class Corpus:
         )
 
     def aligned(self, labels: LabelSet) -> Corpus:
-        """The same corpus with columns numbered as in `labels`; labels unknown there come after."""
+        """The same corpus with columns numbered as in `labels`; labels unknown there come after.
+
+        Labels are the same by id, else by name, else as concepts of the vocabulary of `labels`.
+        """
         if labels == self.labels:
             return self
-        union = labels.extended(self.labels)
-        column = union.indices(self.labels.ids)
+        column = labels.numbers_of(self.labels)
+        new = np.flatnonzero(column < 0)
+        union = labels.extended(self.labels.take(new)) if len(new) else labels
+        column[new] = union.indices(self.labels.ids.take(pa.array(new)))
+        excluded = self.excluded
         return Corpus(
             self.texts,
             self.features,
-            _renumbered(self.targets, column, len(union)),
+            _merged(self.targets, column, len(union)),
             union,
             ids=self.ids,
-            excluded=None
-            if self.excluded is None
-            else _renumbered(self.excluded, column, len(union)),
+            excluded=None if excluded is None else _merged(excluded, column, len(union)),
             source=self.source,
         )
 
@@ -352,14 +356,11 @@ def first_rows(n: int) -> int:
     return n if n <= 10 else 5
 
 
-def _renumbered(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matrix:
-    return csr_matrix(
-        (matrix.data, column[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width)
-    )
-
-
 def _merged(matrix: csr_matrix, column: np.ndarray, width: int) -> csr_matrix:
     """The matrix with new numbers for its columns; of cells that become one the largest stays."""
+    if len(np.unique(column)) == len(column):
+        cells = (matrix.data, column[matrix.indices], matrix.indptr)
+        return csr_matrix(cells, shape=(matrix.shape[0], width))
     rows = row_of(np.diff(matrix.indptr))
     cells = rows * max(1, width) + column[matrix.indices]
     order = np.lexsort((-matrix.data, cells))

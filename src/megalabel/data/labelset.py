@@ -304,6 +304,32 @@ class LabelSet:
                 numbers.setdefault(value, number)
         return numbers
 
+    def numbers_of(self, others: LabelSet) -> np.ndarray:
+        """The numbers here of the labels of another set: by id, else by name, else by the concept
+        that both are in the vocabulary of these; -1 for those that are unknown.
+
+        Examples
+        --------
+        >>> LabelSet(["Q144", "Q146"], names=["dog", "cat"]).numbers_of(LabelSet(["cat", "cow"]))
+        array([ 1, -1])
+        """
+        numbers = self.indices(others.ids)
+        unknown = np.flatnonzero(numbers < 0)
+        if self.vocabulary is None or not len(unknown):
+            return numbers
+        concepts = others.concepts[unknown]
+        if others.vocabulary is not self.vocabulary:
+            from megalabel.data.joining import join  # it makes label sets
+
+            plain = LabelSet(others.ids, others.names).take(unknown)
+            joined = join(plain, self.vocabulary)
+            concepts = joined.labels.concepts[joined.numbers]
+        place = np.full(len(self.vocabulary) + 1, -1, np.int64)  # the last one is for -1
+        known = np.flatnonzero(self.concepts >= 0)
+        place[self.concepts[known]] = known
+        numbers[unknown] = place[concepts]
+        return numbers
+
     def indices(self, labels: Iterable[str]) -> np.ndarray:
         """The numbers of several labels; -1 for those that are unknown."""
         wanted = strings(

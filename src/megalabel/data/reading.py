@@ -31,6 +31,7 @@ from megalabel.data.layout import Layout, layout_of
 from megalabel.data.limits import Limits
 from megalabel.data.notes import notes_on
 from megalabel.data.problems import Problems
+from megalabel.data.vocabularies import read_vocabulary
 from megalabel.data.vocabulary import Vocabulary
 from megalabel.errors import DataError, ParameterError
 from megalabel.machine import give_back_memory
@@ -38,6 +39,7 @@ from megalabel.machine import give_back_memory
 log = logging.getLogger(__name__)
 
 # Formats with texts: each gives checked rows, some at a time.
+_Path = str | os.PathLike[str]
 _Reader = Callable[[Path, LabelSet | None, Problems, int | None, Limits, Layout], Iterator[Rows]]
 _ROWS: dict[str, _Reader] = {
     "jsonl": jsonl.read_rows,
@@ -73,7 +75,7 @@ def read(
     problems: Problems | None = None,
     max_bytes: int | None = None,
     labelled: bool = False,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: Vocabulary | _Path | Sequence[_Path] | None = None,
     language: str | None = None,
     all_concepts: bool = False,
     keep_deprecated: bool = False,
@@ -115,9 +117,10 @@ def read(
     labelled : bool
         True: a corpus without any label is an error, which says where labels may be. Otherwise
         that is logged, or noted in `problems`.
-    vocabulary : Vocabulary, optional
-        What the labels are concepts of, by identifier, notation or name (`Corpus.joined`). How many
-        were found, and how, is in `corpus.source["vocabulary"]`.
+    vocabulary : Vocabulary, path or several paths, optional
+        What the labels are concepts of, by identifier, notation or name (`Corpus.joined`); files
+        are read by `read_vocabulary`. How many labels were found, and how, is in
+        `corpus.source["vocabulary"]`.
     language, all_concepts, keep_deprecated
         With a vocabulary: the language of the labels' names; whether all concepts become labels;
         whether deprecated concepts stay that another one replaces. As for `Corpus.joined`.
@@ -196,10 +199,15 @@ def read(
 
 
 def _joined(
-    vocabulary: Vocabulary | None, language: str | None, corpus: Corpus, **options: bool
+    vocabulary: Vocabulary | _Path | Sequence[_Path] | None,
+    language: str | None,
+    corpus: Corpus,
+    **options: bool,
 ) -> Corpus:
     """The corpus with its labels as concepts of a vocabulary, if there is one."""
     if vocabulary is not None:
+        if not isinstance(vocabulary, Vocabulary):
+            vocabulary = read_vocabulary(vocabulary)
         return corpus.joined(vocabulary, language, **options)
     named = [name for name, given in {"language": language, **options}.items() if given]
     if named:
