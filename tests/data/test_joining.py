@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from megalabel.data import Concept, Corpus, LabelSet, Vocabulary, read
 from megalabel.data.joining import Joining, join, of_concepts
-from megalabel.errors import ParameterError
+from megalabel.errors import ParameterError, UnknownLabelError
 
 PETS = "http://x.org/pets/"
 
@@ -205,3 +205,26 @@ def test_an_empty_vocabulary_and_no_labels():
     none = Vocabulary.of([])
     assert join(LabelSet(["a"]), none).labels.concepts.tolist() == [-1]
     assert len(join(LabelSet([]), none, all_concepts=True).labels) == 0
+
+
+def test_labels_are_found_by_whatever_finds_their_concept(pets):
+    labels = LabelSet(["p3", "own", "p2"]).joined(pets)
+    for word in ("dog", f"{PETS}p2", "A.1", "koira", "Hound", "p2"):
+        assert labels.index(word) == 2
+    assert labels.index("own") == 1
+    with pytest.raises(UnknownLabelError):
+        labels.index("animal")  # a concept that is no label
+    with pytest.raises(UnknownLabelError, match="unknown label 'dgo'; did you mean 'dog'"):
+        labels.index("dgo")
+    assert labels.numbers_of(LabelSet(["kissa", "zzz", "hound", "own"])).tolist() == [0, -1, 2, 1]
+
+
+def test_corpora_are_aligned_by_their_concepts(pets):
+    labels = LabelSet(["p3", "p2"]).joined(pets)
+    corpus = Corpus(["a", "b", "c"], targets=[["hound", "koira"], ["new"], ["cat", "dog"]])
+    aligned = corpus.aligned(labels)
+    assert aligned.labels.names.to_pylist() == ["cat", "dog", "new"]
+    assert aligned.targets.toarray().tolist() == [[0, 1, 0], [0, 0, 1], [1, 1, 0]]
+    joined = corpus.joined(pets, "fi").aligned(labels)
+    assert joined.labels.names.to_pylist() == ["cat", "dog", "new"]
+    assert joined.targets.toarray().tolist() == aligned.targets.toarray().tolist()

@@ -52,7 +52,8 @@ class Reading:
         ),
     ] = None
     language: Annotated[
-        str | None, typer.Option(metavar="TAG", help="The language of the names of labels: en, fi …")
+        str | None,
+        typer.Option(metavar="TAG", help="The language of the names of labels: en, fi …"),
     ] = None
     all_concepts: Annotated[
         bool, typer.Option(help="Let all concepts of the vocabulary be labels.")

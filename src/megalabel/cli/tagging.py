@@ -80,7 +80,7 @@ def tag(
     if text == ["-"]:
         text = None
     tagger = Tagger.load(model)
-    allowed = among(tagger.labels, only, without) if only or without else None
+    allowed = among(tagger.labels, only or [], without or []) if only or without else None
     tagger.labels.in_language(reading.language)  # an error, if need be, before a text is read
     as_json = as_json or not sys.stdout.isatty()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from megalabel.data.hashes import text_hashes
 from megalabel.data.ragged import starts_of
 from megalabel.data.selecting import selected
 from megalabel.data.strings import from_arrays, strings, to_arrays
-from megalabel.errors import ParameterError, ShapeError, UnknownLabelError
+from megalabel.errors import ParameterError, ShapeError, UnknownConceptError, UnknownLabelError
 
 if TYPE_CHECKING:
     from megalabel.data.vocabulary import Vocabulary
@@ -289,9 +290,14 @@ class LabelSet:
         return csr_matrix(cells, shape=(len(self), len(self.known_vocabulary())))
 
     def index(self, label: str) -> int:
-        """The number of a label given by id, or by name where no id matches."""
+        """The number of a label given by id, or by name where no id matches; else by whatever finds
+        its concept in the vocabulary, such as a notation or a name in another language."""
         lookup = made_once(self, "_lookup", self._numbers)
         found = lookup.get(label)
+        if found is None and self.vocabulary is not None:
+            with suppress(UnknownConceptError):
+                same = self.concepts == self.vocabulary.find(label)
+                found = next(iter(np.flatnonzero(same).tolist()), None)
         if found is None:
             raise UnknownLabelError(label, difflib.get_close_matches(str(label), lookup, n=3))
         return found
