@@ -151,9 +151,12 @@ class Ranking:
     def lacks(self, other: Ranking) -> np.ndarray:
         """Which cells of another ranking of the same rows hold a label that is not in the same row
         here: bool (n, k)."""
-        labels = len(self.labels)
-        step = np.arange(len(self))[:, None] * (labels + 1)
-        return other.present & ~np.isin(other.ids + step, self.ids + step)
+        row = np.arange(len(self))[:, None] * (len(self.labels) + 1)  # numbers of cells
+        ours, theirs = np.sort(self.ids + row, axis=1).ravel(), other.ids + row
+        if not len(ours):
+            return other.present
+        at = np.minimum(np.searchsorted(ours, theirs.ravel()), len(ours) - 1)
+        return other.present & (ours[at].reshape(theirs.shape) != theirs)
 
     def without(self, excluded: csr_matrix | None) -> Ranking:
         """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
