@@ -156,7 +156,8 @@ class Ranking:
         if not len(ours):
             return other.present
         at = np.minimum(np.searchsorted(ours, theirs.ravel()), len(ours) - 1)
-        return other.present & (ours[at].reshape(theirs.shape) != theirs)
+        fresh: np.ndarray = other.present & (ours[at].reshape(theirs.shape) != theirs)
+        return fresh
 
     def without(self, excluded: csr_matrix | None) -> Ranking:
         """Drop the (text, label) cells stored in `excluded`; those behind them move up."""
