@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
 
 from megalabel.neural.attention import AttentionClassifier
 from megalabel.neural.cascade import CascadeClassifier
-from megalabel.neural.dual import DualClassifier, StagedDualClassifier
+from megalabel.neural.dual import DualClassifier, StagedDualClassifier, map_of_pairs
 from megalabel.neural.embedding import Embedding, encoder_of
 from megalabel.neural.encoders import (
     AssembledEncoder,
@@ -86,6 +86,7 @@ __all__ = [
     "Views",
     "encoder_of",
     "export_onnx",
+    "map_of_pairs",
     "pretrain",
 ]
 

@@ -3,6 +3,7 @@
 from megalabel.rankers.attention import AttentionTree, OnnxStates
 from megalabel.rankers.boosting import BoostedTrees
 from megalabel.rankers.buckets import HashedLabels
+from megalabel.rankers.by_text import ByText
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
 from megalabel.rankers.ensemble import Ensemble
@@ -17,6 +18,7 @@ __all__ = [
     "AttentionTree",
     "Boosted",
     "BoostedTrees",
+    "ByText",
     "Combiner",
     "DenseTree",
     "Ensemble",

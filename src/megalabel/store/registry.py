@@ -38,6 +38,7 @@ CLASSES = {
     "AttentionTree": "megalabel.rankers:AttentionTree",
     "BoostedTrees": "megalabel.rankers:BoostedTrees",
     "Boosted": "megalabel.rankers:Boosted",
+    "ByText": "megalabel.rankers:ByText",
     "ChunkedWeights": "megalabel.linear:ChunkedWeights",
     "DenseTree": "megalabel.rankers:DenseTree",
     "Ensemble": "megalabel.rankers:Ensemble",

@@ -72,7 +72,7 @@ class System:
     @property
     def neural(self) -> bool:
         """Whether it trains an encoder, which needs torch."""
-        return "encoder" in self.parameters()
+        return self.parameters().get("encoder") is not None
 
     def parameters(self) -> dict[str, Any]:
         """The recipe's own parameters and their defaults."""

@@ -1,0 +1,289 @@
+"""ByText: labels ranked by what they are called, and by what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from megalabel.base import Check, Learned, array, number, optional, part, value
+from megalabel.data import LabelSet, Ranking
+from megalabel.data.examples import Examples
+from megalabel.data.matrix import (
+    as_dense,
+    check_width,
+    checked_csr,
+    clamped,
+    normalised_rows,
+    picked_rows,
+    products,
+    row_numbers,
+)
+from megalabel.errors import ParameterError
+from megalabel.parts import Classifier
+from megalabel.rankers.dense import best, log_sigmoid
+
+_CELLS = 1 << 22  # scores of texts and labels held at a time
+_HALF = 0.5  # of a name's idf must be in a text
+
+
+class ByText(Classifier):
+    """What is known of labels from their texts alone: no text of training carries any.
+
+    A label's score is the sum of
+
+    - the cosine of an encoder's vectors of the text and of the label's name, less `hubs_`: what the
+      name has with any text; where a label has a definition too, the mean of both, in which the
+      definition counts `definitions`
+    - `words` times the cosine of the words of the text and of the name, by tf-idf
+    - `matches` times share * found / (2 * rarest), where at least half of a name, by idf, is in the
+      text: `found` is the idf of its words that are, `share` that by the idf of all of them, and
+      `rarest` the idf of a word that no text has
+
+    Of several names of a label the one that fits best counts. The answer is
+    sigmoid(scale * score + bias): a number from 0 to 1, but no frequency, until the tagger is
+    calibrated.
+
+    It is a part of a trained tagger and learns nothing by itself. What it ranks is a list: the
+    vectors of texts, where there is an encoder, and the counts of their words (`features.Each`).
+
+    Parameters
+    ----------
+    definitions, words, matches, scale, bias : float
+
+    Attributes
+    ----------
+    idf_ : float32 array (columns,)
+        Of words, by the texts that were there.
+    rarest_ : float
+    name_starts_, word_starts_ : int64 arrays
+        Where the names of each label start, and where the words of each name start.
+    name_words_ : int32 array
+        The words of all names in a row, each once a name, in order.
+    vectors_, definitions_ : float16 arrays (labels, width), optional
+        An encoder's vectors of names and of definitions, of length one; zeros where there is none.
+    hubs_, definition_hubs_ : float32 arrays (labels,), optional
+        What is taken off their cosines.
+    labels_ : LabelSet
+
+    Examples
+    --------
+    >>> words = ["whale", "red", "dress"]
+    >>> model = ByText.of(
+    ...     LabelSet(["whale", "red dress"]), csr_matrix([[1, 0, 0], [0, 1, 1]]), np.ones(3), 2.0
+    ... )
+    >>> model.rank([csr_matrix([[0.0, 1, 0]])], k=1).tags()[0][0].label
+    'red dress'
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {
+        "definitions": number(0, 1),
+        "words": number(0),
+        "matches": number(0),
+        "scale": number(0),
+        "bias": number(),
+    }
+
+    LEARNED: ClassVar[Mapping[str, Learned]] = {
+        "labels_": part(LabelSet, "labels"),
+        "idf_": array(np.float32, "columns"),
+        "rarest_": value(number(0)),
+        "name_starts_": array(np.int64, "labels+1"),
+        "word_starts_": array(np.int64, "names+1"),
+        "name_words_": array(np.int32, "words of names"),
+        "vectors_": optional(array(np.float16, "labels", "width")),
+        "hubs_": optional(array(np.float32, "labels")),
+        "definitions_": optional(array(np.float16, "labels", "width")),
+        "definition_hubs_": optional(array(np.float32, "labels")),
+    }
+
+    idf_: np.ndarray
+    rarest_: float
+    name_starts_: np.ndarray
+    word_starts_: np.ndarray
+    name_words_: np.ndarray
+    vectors_: np.ndarray | None = None
+    hubs_: np.ndarray | None = None
+    definitions_: np.ndarray | None = None
+    definition_hubs_: np.ndarray | None = None
+
+    def __init__(
+        self,
+        *,
+        definitions: float = 0.2,
+        words: float = 0.3,
+        matches: float = 0.3,
+        scale: float = 5.0,
+        bias: float = -3.0,
+    ) -> None:
+        self.definitions = definitions
+        self.words = words
+        self.matches = matches
+        self.scale = scale
+        self.bias = bias
+
+    @classmethod
+    def of(
+        cls,
+        labels: LabelSet,
+        names: csr_matrix,
+        idf: np.ndarray,
+        rarest: float,
+        *,
+        name_starts: np.ndarray | None = None,
+        **parameters: Any,
+    ) -> ByText:
+        """One of the words of names, a row each, and how rare words are; without vectors."""
+        rows = csr_matrix(names, copy=True)
+        rows.sum_duplicates()
+        made = cls(**parameters)
+        one_each = np.arange(len(labels) + 1)
+        learned: dict[str, Any] = {
+            "labels_": labels,
+            "idf_": np.asarray(idf, np.float32),
+            "rarest_": float(rarest),
+            "name_starts_": np.asarray(one_each if name_starts is None else name_starts, np.int64),
+            "word_starts_": rows.indptr.astype(np.int64),
+            "name_words_": rows.indices.astype(np.int32),
+        }
+        made.restore(learned)
+        return made
+
+    def with_vectors(
+        self,
+        vectors: np.ndarray,
+        hubs: np.ndarray,
+        definitions: np.ndarray | None = None,
+        definition_hubs: np.ndarray | None = None,
+    ) -> ByText:
+        """The same with an encoder's vectors of names, and of definitions, in place of any."""
+        made = type(self)(**self.get_params(deep=False))
+        learned = self.learned() | {
+            "vectors_": np.asarray(normalised_rows(vectors), np.float16),
+            "hubs_": np.asarray(hubs, np.float32),
+            "definitions_": None,
+            "definition_hubs_": None,
+        }
+        if definitions is not None:
+            learned["definitions_"] = np.asarray(normalised_rows(definitions), np.float16)
+            learned["definition_hubs_"] = np.asarray(definition_hubs, np.float32)
+        made.restore(learned)
+        return made
+
+    def _fit(self, examples: Examples) -> None:
+        """Not possible: what it knows comes from a trained tagger."""
+        raise ParameterError("ByText is a part of a trained tagger: fit the system that made it")
+
+    @property
+    def reads_texts(self) -> bool:
+        """True: labels are known by their texts, which vectors made elsewhere do not have."""
+        return True
+
+    # ------------------------------------------------------------------ answering
+    def rank(self, X: Any, k: int) -> Ranking:
+        """The k best labels of each text; X is a list of their vectors and their words."""
+        self.check_fitted()
+        vectors, words = self._rows(X)
+        k = clamped(k, max(1, len(self.labels_)))
+        ids = np.empty((words.shape[0], k), np.int32)
+        scores = np.empty(ids.shape, np.float32)
+        numbers = np.arange(len(self.labels_))[None]
+        size = max(1, _CELLS // max(1, len(self.labels_)))
+        for start in range(0, len(ids), size):
+            some = slice(start, start + size)
+            made = self._cosines(None if vectors is None else vectors[some], words[some])
+            row, label, lexical = self.lexical(words[some])
+            made[row, label] += lexical
+            scores[some], ids[some] = best(made, numbers, k)
+        logits = np.float32(self.scale) * scores + np.float32(self.bias)
+        return Ranking(ids, np.exp(log_sigmoid(logits)), self.labels_)
+
+    def _rows(self, X: Any) -> tuple[np.ndarray | None, csr_matrix]:
+        """The vectors of texts, where they count, and the counts of their words."""
+        *dense, words = X
+        check_width(self, words, len(self.idf_))
+        if self.vectors_ is None:
+            return None, csr_matrix(words)
+        check_width(self, dense[0], self.vectors_.shape[1])
+        return np.asarray(normalised_rows(as_dense(dense[0]))), csr_matrix(words)
+
+    def _cosines(self, vectors: np.ndarray | None, words: csr_matrix) -> np.ndarray:
+        """What an encoder says of some texts and all labels."""
+        if vectors is None or self.vectors_ is None:
+            return np.zeros((words.shape[0], len(self.labels_)), np.float32)
+        made = products(vectors, self.vectors_) - self.hubs_
+        if self.definitions_ is not None:
+            assert self.definition_hubs_ is not None
+            known = np.flatnonzero(self._defined)
+            more = products(vectors, self.definitions_[known]) - self.definition_hubs_[known]
+            share = np.float32(self.definitions)
+            made[:, known] = (1 - share) * made[:, known] + share * more
+        return np.asarray(made, np.float32)
+
+    def lexical(self, words: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What words say of texts: the rows, the labels, and their scores without a cosine of
+        vectors; cells that are not named have 0."""
+        binary, unit, names, weighed = self._lexicon
+        own = csr_matrix(words, copy=True)
+        own.data = (1 + np.log(np.maximum(own.data, 1))).astype(np.float32)
+        own.data *= self.idf_[own.indices]
+        cosines = (csr_matrix(normalised_rows(own)) @ unit).tocsr()
+        ones = csr_matrix(
+            (np.ones(words.nnz, np.float32), words.indices, words.indptr), words.shape
+        )
+        found = (ones @ weighed).tocsr()
+        cosines.sort_indices()
+        found.sort_indices()  # both have the same cells
+        share = found.data / names[found.indices]
+        strong = np.where(share >= _HALF, share * found.data, 0) / np.float32(2 * self.rarest_)
+        made = np.float32(self.words) * cosines.data + np.float32(self.matches) * strong
+        rows, labels = row_numbers(found), binary[found.indices]
+        if len(binary) == len(self.labels_):
+            return rows, labels, made
+        # of several names of a label the best one
+        order = np.lexsort((-made, labels, rows))
+        rows, labels, made = rows[order], labels[order], made[order]
+        first = np.ones(len(rows), bool)
+        first[1:] = (np.diff(rows) != 0) | (np.diff(labels) != 0)
+        return rows[first], labels[first], made[first]
+
+    # ------------------------------------------------------------------ keeping
+    def check_learned(self) -> None:
+        """Names must be those of labels, and their words columns; gets the lexicon ready."""
+        names, columns = len(self.word_starts_) - 1, len(self.idf_)
+        for name, starts, inner in (
+            ("name_starts_", self.name_starts_, names),
+            ("word_starts_", self.word_starts_, len(self.name_words_)),
+        ):
+            if starts[0] != 0 or starts[-1] != inner or (np.diff(starts) < 0).any():
+                raise ValueError(f"{name} of ByText must rise from 0 to {inner}")
+        rows = checked_csr(
+            np.ones(len(self.name_words_), np.float32),
+            self.name_words_,
+            self.word_starts_,
+            (names, columns),
+        )
+        vectors = (self.vectors_, self.hubs_), (self.definitions_, self.definition_hubs_)
+        if any((one is None) != (hubs is None) for one, hubs in vectors):
+            raise ValueError("ByText must have hubs_ of its vectors_, and only of those")
+        if self.vectors_ is None and self.definitions_ is not None:
+            raise ValueError("definitions_ of ByText must come with vectors_ of names")
+        rows.data = np.asarray(self.idf_)[rows.indices]
+        mass = np.maximum(np.asarray(rows.sum(axis=1), np.float32).ravel(), np.float32(1e-6))
+        owners = np.repeat(np.arange(len(self.labels_)), np.diff(self.name_starts_))
+        unit = csr_matrix(normalised_rows(rows)).T.tocsr()
+        self._lexicon = owners, unit, mass, rows.T.tocsr()
+        self._defined = np.zeros(len(self.labels_), bool)
+        if self.definitions_ is not None:
+            self._defined = np.any(self.definitions_, axis=1)
+
+    def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
+        taken, name_starts = picked_rows(self.name_starts_, numbers)
+        words, word_starts = picked_rows(self.word_starts_, taken)
+        return super()._taken(numbers) | {
+            "name_starts_": name_starts,
+            "word_starts_": word_starts,
+            "name_words_": self.name_words_[words],
+        }
