@@ -26,7 +26,14 @@ from megalabel.tagger import Tagger
 pytestmark = pytest.mark.parametrize("name", systems.names())
 
 NEURAL = [name for name in systems.names() if systems.get(name).neural]
-READ_LABELS = ("depsl", "dexml", "ngame", "siamesexml", "unidec")  # and know labels by their texts
+READ_LABELS = (
+    "depsl",
+    "dexml",
+    "ngame",
+    "siamesexml",
+    "unidec",
+    "zeroshot",
+)  # and know labels by their texts
 
 QUERIES = [
     "red evening gown",

@@ -33,6 +33,8 @@ class Judge(ABC):
 
     free: ClassVar[bool] = False
     """Whether it costs so little that its answers need not be kept."""
+    reads_definitions: ClassVar[bool] = True
+    """Whether what is said of a label is shown to it behind the label's name."""
 
     @property
     @abstractmethod

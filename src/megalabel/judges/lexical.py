@@ -40,6 +40,7 @@ class LexicalJudge(Judge):
     """
 
     free: ClassVar[bool] = True
+    reads_definitions: ClassVar[bool] = False
 
     def __init__(self, *, threshold: float = 0.6, stem_length: int = 5) -> None:
         check_argument("threshold", threshold, number(0, 1))

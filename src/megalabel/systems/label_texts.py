@@ -19,6 +19,7 @@ from megalabel.errors import MissingExtraError
 from megalabel.features import Mapped, StaticEmbedding, Tfidf
 from megalabel.features.languages import LANGUAGES, language_name
 from megalabel.features.static_folder import is_static
+from megalabel.judges import Judge
 from megalabel.parts import Featurizer
 from megalabel.progress import progress
 from megalabel.rankers import ByText
@@ -61,7 +62,7 @@ def material_of(texts: pa.Array, labels: LabelSet, counts: Tfidf, vectors: Featu
             texts.to_pylist(),
             counts.transform(texts),
             seen(texts),
-            _told(labels, own),
+            labels.names.to_pylist(),
             seen(labels.names),
             None if own is None else _filled(own, seen),
         )
@@ -106,9 +107,10 @@ def definitions_of(labels: LabelSet) -> list[str] | None:
     return made if any(made) else None
 
 
-def _told(labels: LabelSet, definitions: list[str] | None) -> list[str]:
+def as_judged(labels: LabelSet, judge: Judge) -> list[str]:
     """What a judge reads of each label: its name, and its definition where there is one."""
     names: list[str] = labels.names.to_pylist()
+    definitions = definitions_of(labels) if judge.reads_definitions else None
     if definitions is None:
         return names
     pairs = zip(names, definitions, strict=True)

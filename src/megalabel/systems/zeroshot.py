@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,6 +43,7 @@ from megalabel.systems.composed import Composed
 from megalabel.systems.feedback import Feedback, Learned, Material
 from megalabel.systems.label_texts import (
     Words,
+    as_judged,
     encoder_features,
     mapped_features,
     material_of,
@@ -237,7 +238,9 @@ class ZeroShot(Composed):
         judge = self._judge(begun)
         if judge is None or begun.material is None:
             raise ParameterError("there is no judge, or no encoder to train by it")
-        return self._feedback(judge).cost(begun.words.ranker, self._judged(begun.material))
+        return self._feedback(judge).cost(
+            begun.words.ranker, self._judged(begun.material, corpus.labels, judge)
+        )
 
     # ------------------------------------------------------------------ learning
     def _compose(self, corpus: Corpus) -> Tagger:
@@ -260,7 +263,8 @@ class ZeroShot(Composed):
         if begun.material is not None and begun.vectors is not None:
             learned = Learned.of(ranker, begun.material, self.hubs)
             if judge is not None:
-                learned = self._learned(judge, ranker, self._judged(begun.material))
+                judged = self._judged(begun.material, corpus.labels, judge)
+                learned = self._learned(judge, ranker, judged)
                 told |= {"judge": repr(judge), "rounds": learned.told()}
             ranker = learned.ranker
             features.insert(0, mapped_features(begun.vectors, learned.map, learned.activation))
@@ -307,9 +311,10 @@ class ZeroShot(Composed):
         material = material_of(some, corpus.labels, words.counts, vectors)
         return _Begun(texts, words, vectors, material)
 
-    def _judged(self, material: Material) -> Material:
-        """The texts that may be judged."""
-        return material.at(np.arange(min(self.judged_texts, len(material.texts))))
+    def _judged(self, material: Material, labels: LabelSet, judge: Judge) -> Material:
+        """The texts that may be judged, and what is read of labels."""
+        some = material.at(np.arange(min(self.judged_texts, len(material.texts))))
+        return replace(some, names=as_judged(labels, judge))
 
     def _judge(self, begun: _Begun) -> Judge | None:
         """The judge, which knows the texts; None: there is none."""

@@ -1,0 +1,136 @@
+"""Labels by their names and definitions, against a slow twin in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, random
+
+from megalabel import LabelSet, store
+from megalabel.errors import ParameterError, ShapeError
+from megalabel.rankers import ByText, by_text
+
+LABELS, WORDS, WIDTH = 12, 30, 5
+RANDOM = np.random.default_rng(0)
+STARTS = np.array([0, 1, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 14])  # the last has no name
+NAMES = csr_matrix(random(14, WORDS, 0.12, "csr", random_state=1) > 0, dtype=np.float32)
+IDF = RANDOM.uniform(0.1, 4, WORDS).astype(np.float32)
+RAREST = 5.0
+TEXTS = (4 * random(40, WORDS, 0.25, "csr", random_state=2)).ceil().astype(np.float32)
+VECTORS = RANDOM.normal(size=(40, WIDTH)).astype(np.float32)
+OWN, DEFINED = RANDOM.normal(size=(2, LABELS, WIDTH)).astype(np.float32)
+DEFINED[::3] = 0  # without a definition
+HUBS, DEFINED_HUBS = RANDOM.normal(scale=0.1, size=(2, LABELS)).astype(np.float32)
+LABEL_SET = LabelSet([f"label {i}" for i in range(LABELS)])
+WEIGHTS = {"definitions": 0.4, "words": 0.7, "matches": 0.6}
+
+
+def model(vectors: bool = True, definitions: bool = True, **weights) -> ByText:
+    weights = WEIGHTS | weights
+    made = ByText.of(LABEL_SET, NAMES, IDF, RAREST, name_starts=STARTS, **weights)
+    if not vectors:
+        return made
+    more = (DEFINED, DEFINED_HUBS) if definitions else ()
+    return made.with_vectors(OWN, HUBS, *more)
+
+
+def twin(text: int, label: int, vectors: bool, definitions: bool) -> float:
+    """The score by its definition."""
+    words, idf = TEXTS[text].toarray()[0].astype(np.float64), IDF.astype(np.float64)
+    own = np.where(words > 0, (1 + np.log(np.maximum(words, 1))) * idf, 0)
+    lexical = 0.0
+    for name in range(STARTS[label], STARTS[label + 1]):
+        there = NAMES[name].toarray()[0] > 0
+        if not there.any():
+            continue
+        weighed = np.where(there, idf, 0)
+        lengths = np.linalg.norm(own) * np.linalg.norm(weighed)
+        cosine = own @ weighed / lengths if lengths else 0.0
+        found = idf[there & (words > 0)].sum()
+        share = found / idf[there].sum()
+        match = share * found / (2 * RAREST) if share >= 0.5 else 0.0
+        lexical = max(lexical, WEIGHTS["words"] * cosine + WEIGHTS["matches"] * match)
+    if not vectors:
+        return lexical
+
+    def cosine_of(rows: np.ndarray, hubs: np.ndarray) -> float:
+        x, z = VECTORS[text].astype(np.float64), rows[label].astype(np.float64)
+        return float(x @ z / np.linalg.norm(x) / np.linalg.norm(z) - hubs[label])
+
+    cosine = cosine_of(OWN, HUBS)
+    if definitions and DEFINED[label].any():
+        share = WEIGHTS["definitions"]
+        cosine = (1 - share) * cosine + share * cosine_of(DEFINED, DEFINED_HUBS)
+    return lexical + cosine
+
+
+@pytest.mark.parametrize(("vectors", "definitions"), [(False, False), (True, False), (True, True)])
+def test_scores_are_those_of_the_twin(vectors, definitions):
+    made = model(vectors, definitions)
+    ranking = made.rank([VECTORS, TEXTS] if vectors else [TEXTS], LABELS)
+    assert (np.diff(ranking.scores) <= 0).all()
+    for text in range(len(ranking)):
+        assert sorted(ranking.ids[text].tolist()) == list(range(LABELS))
+        expected = [twin(text, label, vectors, definitions) for label in ranking.ids[text]]
+        logits = made.scale * np.array(expected) + made.bias
+        np.testing.assert_allclose(ranking.scores[text], 1 / (1 + np.exp(-logits)), atol=2e-3)
+
+
+def test_rows_do_not_depend_on_those_beside_them(monkeypatch):
+    made = model()
+    whole = made.rank([VECTORS, TEXTS], 4)
+    monkeypatch.setattr(by_text, "_CELLS", LABELS * 3)
+    parts = made.rank([VECTORS, TEXTS], 4)
+    alone = made.rank([VECTORS[7:8], TEXTS[7]], 4)
+    np.testing.assert_array_equal(whole.ids, parts.ids)
+    np.testing.assert_array_equal(whole.scores, parts.scores)
+    np.testing.assert_array_equal(whole.scores[7:8], alone.scores)
+
+
+def test_equal_scores_go_to_the_lower_label():
+    ranking = model(vectors=False).rank([csr_matrix((1, WORDS), dtype=np.float32)], 3)
+    assert ranking.ids.tolist() == [[0, 1, 2]]
+
+
+def test_some_of_the_labels():
+    made, some = model(), np.array([5, 1, 11, 0])
+    taken = made.take_labels(some)
+    assert taken.labels_ == LABEL_SET.take(some)
+    whole = made.rank([VECTORS, TEXTS], LABELS).to_csr()[:, some].toarray()
+    np.testing.assert_allclose(taken.rank([VECTORS, TEXTS], 4).to_csr().toarray(), whole)
+
+
+def test_saved_and_loaded(tmp_path):
+    for number, made in enumerate((model(), model(vectors=False))):
+        store.save(made, tmp_path / str(number))
+        loaded = store.load(tmp_path / str(number), verify=True)
+        X = [VECTORS, TEXTS] if number == 0 else [TEXTS]
+        np.testing.assert_array_equal(loaded.rank(X, 5).ids, made.rank(X, 5).ids)
+
+
+def test_rows_of_another_width():
+    with pytest.raises(ShapeError, match="31"):
+        model().rank([VECTORS, csr_matrix((40, 31), dtype=np.float32)], 1)
+    with pytest.raises(ShapeError, match="4"):
+        model().rank([VECTORS[:, :4], TEXTS], 1)
+
+
+@pytest.mark.parametrize(
+    ("learned", "told"),
+    [
+        ({"name_starts_": np.append(STARTS[:-1], 15)}, "name_starts_ of ByText must rise from 0"),
+        ({"word_starts_": np.zeros(15, np.int64)}, "word_starts_ of ByText must rise from 0 to"),
+        ({"name_words_": np.full(NAMES.nnz, WORDS, np.int32)}, "outside its width"),
+        ({"hubs_": None}, "must have hubs_ of its vectors_"),
+        ({"vectors_": None, "hubs_": None}, "must come with vectors_ of names"),
+    ],
+)
+def test_what_a_folder_brings_is_checked(learned, told):
+    made = model()
+    with pytest.raises(ValueError, match=told):
+        ByText().restore(made.learned() | learned)
+
+
+def test_learns_nothing_by_itself():
+    with pytest.raises(ParameterError, match="part of a trained tagger"):
+        ByText().fit(TEXTS, csr_matrix(np.ones((40, 1))))
