@@ -144,7 +144,7 @@ def test_same_for_the_same_seed(name, corpus, create):
 
 
 def test_learns_from_texts_of_labels_or_says_why_not(name, corpus, create, tmp_path):
-    if name in ("auto", "lexical", "mix", "prior"):
+    if name in ("auto", "lexical", "mix", "prior", "zeroshot"):
         with pytest.raises(ParameterError, match="label_points"):
             create(name, label_points="cooccurrence").fit(corpus)
         return

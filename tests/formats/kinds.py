@@ -416,6 +416,18 @@ def mix_boosted() -> Component:
     return mixed("boosted")
 
 
+@kind
+def zeroshot() -> Component:
+    return systems.create("zeroshot").fit(Corpus(TEXTS, labels=LABELS)).plain()
+
+
+@kind
+def zeroshot_vectors() -> Component:
+    labels = LabelSet(LABELS.ids, ["red", "blue gown", "", "Größe", "x", "y", "z", "café"], NAMES)
+    made = systems.create("zeroshot", encoder=Tfidf(), judge=None)
+    return made.fit(Corpus(TEXTS, labels=labels)).plain()
+
+
 # --- calibrators
 
 

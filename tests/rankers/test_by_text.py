@@ -92,6 +92,16 @@ def test_equal_scores_go_to_the_lower_label():
     assert ranking.ids.tolist() == [[0, 1, 2]]
 
 
+def test_among_some_labels():
+    made = model()
+    allowed = np.arange(LABELS) % 3 == 1
+    ranking = made.rank_allowed([VECTORS, TEXTS], 6, allowed)
+    whole = made.rank([VECTORS, TEXTS], LABELS).only(allowed).top(6)
+    np.testing.assert_array_equal(ranking.ids, whole.ids)
+    np.testing.assert_array_equal(ranking.scores, whole.scores)
+    assert (ranking.present.sum(axis=1) == allowed.sum()).all()
+
+
 def test_some_of_the_labels():
     made, some = model(), np.array([5, 1, 11, 0])
     taken = made.take_labels(some)

@@ -61,8 +61,9 @@ def plan(
     """Say the peak memory, disk and time of a training job before it starts."""
     use_threads(threads)
     tagger = create(system, settings, seed, budget, memory)
-    corpus = reading.corpus(folder, "train")
-    foreseen = recipes.get(system).plan(tagger, corpus)
+    recipe = recipes.get(system)
+    corpus = reading.corpus(folder, "train", labelled=not recipe.unlabelled)
+    foreseen = recipe.plan(tagger, corpus)
     chosen = tagger.classifier.settings_for(len(corpus.labels))
     if as_json:
         output.show_json(foreseen.to_dict() | {"settings": chosen})

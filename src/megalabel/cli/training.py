@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from megalabel import checkpoints, store
+from megalabel import systems as recipes
 from megalabel.cli import output
 from megalabel.cli.reading import AS_USUAL, Reading, joined_by, reads_corpora
 from megalabel.cli.shared import (
@@ -71,7 +72,8 @@ def train(
     if checkpoint is not None:
         check_folder(checkpoint)
     shard = None if label_shard is None else _shard_of(label_shard)
-    whole = corpus = reading.corpus(folder, "train")
+    labelled = not recipes.get(system).unlabelled
+    whole = corpus = reading.corpus(folder, "train", labelled=labelled)
     if shard is not None:
         corpus = whole.label_shard(*shard)
         if tagger.calibration is not None:

@@ -19,7 +19,7 @@ from megalabel.base import (
     value,
     with_learned,
 )
-from megalabel.data.matrix import dense, products
+from megalabel.data.matrix import as_dense, products
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Featurizer
 
@@ -86,7 +86,7 @@ class Mapped(Featurizer):
     def transform(self, inputs: Any) -> np.ndarray:
         """One row a text, float32."""
         self.check_fitted()
-        rows = dense(self.vectors_.transform(inputs))
+        rows = as_dense(self.vectors_.transform(inputs))
         if rows.shape[1] != (wide := self.vectors_.n_features):
             raise ShapeError(f"rows are {rows.shape} but the map is of vectors of {wide}")
         return self._mapped(rows)

@@ -114,7 +114,7 @@ class ByText(Classifier):
         *,
         definitions: float = 0.2,
         words: float = 0.3,
-        matches: float = 0.3,
+        matches: float = 0.2,
         scale: float = 5.0,
         bias: float = -3.0,
     ) -> None:
@@ -185,8 +185,13 @@ class ByText(Classifier):
     def rank(self, X: Any, k: int) -> Ranking:
         """The k best labels of each text; X is a list of their vectors and their words."""
         self.check_fitted()
+        return self._ranked(X, clamped(k, max(1, len(self.labels_))), None)
+
+    def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
+        return self._ranked(X, k, allowed)
+
+    def _ranked(self, X: Any, k: int, allowed: np.ndarray | None) -> Ranking:
         vectors, words = self._rows(X)
-        k = clamped(k, max(1, len(self.labels_)))
         ids = np.empty((words.shape[0], k), np.int32)
         scores = np.empty(ids.shape, np.float32)
         numbers = np.arange(len(self.labels_))[None]
@@ -196,9 +201,13 @@ class ByText(Classifier):
             made = self._cosines(None if vectors is None else vectors[some], words[some])
             row, label, lexical = self.lexical(words[some])
             made[row, label] += lexical
+            if allowed is not None:
+                made[:, ~allowed] = -np.inf
             scores[some], ids[some] = best(made, numbers, k)
-        logits = np.float32(self.scale) * scores + np.float32(self.bias)
-        return Ranking(ids, np.exp(log_sigmoid(logits)), self.labels_)
+        there = scores > -np.inf
+        logits = np.float32(self.scale) * scores[there] + np.float32(self.bias)
+        scores[there] = np.exp(log_sigmoid(logits))
+        return Ranking(np.where(there, ids, len(self.labels_)), scores, self.labels_)
 
     def _rows(self, X: Any) -> tuple[np.ndarray | None, csr_matrix]:
         """The vectors of texts, where they count, and the counts of their words."""

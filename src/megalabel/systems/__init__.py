@@ -53,6 +53,8 @@ class System:
     it looks at are made once."""
     plans_itself: bool = False
     """Whether a fit plans what it does, so that nobody need do so before."""
+    unlabelled: bool = False
+    """Whether it needs no text with labels, and looks at none."""
     cost_class: str | None = None
     """What a fit costs, one of `COST_CLASSES`; None: it takes no part in the race of `auto`."""
     family: str | None = None

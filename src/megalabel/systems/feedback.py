@@ -157,11 +157,11 @@ class Feedback:
 
     judgements: Judgements
     train: Train
-    activation: str | None = "gelu"
+    activation: str | None = None
     rounds: int = 2
     shortlist: int = 15
-    negatives: int = 3
-    hubs: float = 1.0
+    negatives: int = 0
+    hubs: float = 0.7
     own: float = 0.3
     seed: int = 0
 
@@ -197,7 +197,8 @@ class Feedback:
                     raise
                 log.warning("round %d is left out: %s", number, error)
                 break
-            better = precision > max(one.precision for one in rounds) or not len(apart)
+            before = max(one.precision for one in rounds)
+            better = precision > before or (number == 1 and precision == before)
             rounds.append(Round(number, *counts, precision))
             log.info(
                 "round %d: %s of %s pairs fit; of the best labels of %s other texts by vectors "

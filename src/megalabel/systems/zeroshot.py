@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ from megalabel.errors import DataError, MissingExtraError, ParameterError
 from megalabel.features import Each
 from megalabel.features.languages import LANGUAGES, language
 from megalabel.features.segments import segments
-from megalabel.judges import Cost, Judge, Judgements
+from megalabel.judges import Cost, Judge, Judgements, LexicalJudge
 from megalabel.judges import create as create_judge
 from megalabel.machine import memory_available, memory_in_use
 from megalabel.parts import Decision, Featurizer
@@ -54,7 +55,8 @@ from megalabel.tagger import Tagger
 
 log = logging.getLogger(__name__)
 
-ACTIVATION = "gelu"  # of the map
+ACTIVATION: str | None = None  # of the map
+_NEGATIVES = 3  # of a judge whose no can be relied on
 _DIMENSIONS, _ROUND = 384, 2e-3  # of usual encoders; seconds that a text takes in a round
 _ENCODING = 5e-3  # seconds that a text takes on one core
 
@@ -96,7 +98,10 @@ class ZeroShot(Composed):
         At most so many texts are judged.
     calls, tokens : int, optional
         The most that a judge may be asked, and that this may cost.
-    rounds, shortlist, negatives, own
+    negatives : int, optional
+        Labels judged not to fit that a text is compared with at a time; None: 3, and 0 for the
+        lexical judge, which takes other words for the same thing for wrong.
+    rounds, shortlist, own
         As of `systems.feedback.Feedback`.
     epochs, learning_rate, batch
         Of the training of a map, in each round.
@@ -130,7 +135,7 @@ class ZeroShot(Composed):
         "tokens": integer(0) | one_of(None),
         "rounds": integer(1),
         "shortlist": integer(1),
-        "negatives": integer(0),
+        "negatives": integer(0) | one_of(None),
         "own": number(0),
         "epochs": number(0),
         "learning_rate": number(0),
@@ -145,10 +150,10 @@ class ZeroShot(Composed):
         *,
         max_length: int = 128,
         language: str | None = "auto",
-        hubs: float = 1.0,
+        hubs: float = 0.7,
         definitions: float = 0.2,
         words: float = 0.3,
-        matches: float = 0.3,
+        matches: float = 0.2,
         texts: int = 20_000,
         segments: bool = False,
         judge: str | Judge | None = "auto",
@@ -159,9 +164,9 @@ class ZeroShot(Composed):
         tokens: int | None = None,
         rounds: int = 2,
         shortlist: int = 15,
-        negatives: int = 3,
+        negatives: int | None = None,
         own: float = 0.3,
-        epochs: float = 2.0,
+        epochs: float = 3.0,
         learning_rate: float = 1e-4,
         batch: int = 128,
         calibration: None = None,
@@ -218,6 +223,11 @@ class ZeroShot(Composed):
         """
         if y is None and labels is not None and not isinstance(X, Corpus):
             X, labels = Corpus(X, labels=labels), None
+        if isinstance(X, Corpus) and len(X) and not len(X.labels):
+            raise DataError(
+                "there are no labels to choose from: give labels=…, a label file beside the "
+                "corpus, or all concepts of a vocabulary (--vocabulary FILE --all-concepts)"
+            )
         return super().fit(X, y, labels=labels, prepared=prepared)
 
     def foresee(self, corpus: Corpus) -> tuple[Cost, int]:
@@ -341,11 +351,11 @@ class ZeroShot(Composed):
             folder = str(checkpoints / "judgements")
         return Feedback(
             Judgements(judge, folder, calls=self.calls, tokens=self.tokens),
-            self._train,
+            partial(self._train, negatives=self._negatives(judge)),
             activation=ACTIVATION,
             rounds=self.rounds,
             shortlist=self.shortlist,
-            negatives=self.negatives,
+            negatives=self._negatives(judge),
             hubs=self.hubs,
             own=self.own,
             seed=self.seed,
@@ -365,11 +375,22 @@ class ZeroShot(Composed):
             log.info("judged: %s", feedback.judgements.spent)
         return learned
 
+    def _negatives(self, judge: Judge) -> int:
+        if self.negatives is not None:
+            return self.negatives
+        return 0 if isinstance(judge, LexicalJudge) else _NEGATIVES
+
     def _train(
-        self, X: np.ndarray, Z: np.ndarray, Y: csr_matrix, hard: np.ndarray, number: int
+        self,
+        X: np.ndarray,
+        Z: np.ndarray,
+        Y: csr_matrix,
+        hard: np.ndarray,
+        number: int,
+        negatives: int,
     ) -> dict[str, np.ndarray]:
         """The map of a round."""
-        return self._map(X, Z, Y, hard, self.negatives, f"round {number}")
+        return self._map(X, Z, Y, hard, negatives, f"round {number}")
 
     def _map(
         self,
@@ -389,7 +410,7 @@ class ZeroShot(Composed):
             device="cpu",
             seed=self.seed,
         )
-        loss = room.losses.create("decoupled-softmax").set_params(temperature=0.05)
+        loss = room.losses.create("triplet").set_params(pick=1)
         made: dict[str, np.ndarray] = room.map_of_pairs(
             room.FrozenEncoder(activation=ACTIVATION),
             loss,
@@ -453,10 +474,10 @@ def zeroshot(
     encoder: Any = None,
     max_length: int = 128,
     language: str | None = "auto",
-    hubs: float = 1.0,
+    hubs: float = 0.7,
     definitions: float = 0.2,
     words: float = 0.3,
-    matches: float = 0.3,
+    matches: float = 0.2,
     texts: int = 20_000,
     segments: bool = False,
     judge: Any = "auto",
@@ -467,9 +488,9 @@ def zeroshot(
     tokens: int | None = None,
     rounds: int = 2,
     shortlist: int = 15,
-    negatives: int = 3,
+    negatives: int | None = None,
     own: float = 0.3,
-    epochs: float = 2.0,
+    epochs: float = 3.0,
     learning_rate: float = 1e-4,
     batch: int = 128,
     seed: int = 0,
@@ -485,4 +506,5 @@ SYSTEM = System(
     cost="O(words of all texts) + an encoder's pass over some texts and all labels",
     build=zeroshot,
     plan=plan,
+    unlabelled=True,
 )
