@@ -62,12 +62,14 @@ def measured(ids: np.ndarray, targets: csr_matrix) -> dict[str, float]:
 
 
 def best(scores: Scores, words: csr_matrix, vectors: np.ndarray) -> np.ndarray:
-    """The labels of the highest scores, ties to the lower number."""
+    """The labels of the highest scores, ties to the lower number; -1 where there are no more."""
     found = []
     for start in range(0, words.shape[0], ROWS):
         part = slice(start, start + ROWS)
         made = scores(words[part], vectors[part])
-        found.append(np.argsort(-made, axis=1, kind="stable")[:, :DEEP])
+        order = np.argsort(-made, axis=1, kind="stable")[:, :DEEP]
+        # what shares no word with a text is no answer
+        found.append(np.where(np.take_along_axis(made, order, axis=1) == 0, -1, order))
     return np.concatenate(found)
 
 

@@ -56,6 +56,7 @@ from megalabel.tagger import Tagger
 log = logging.getLogger(__name__)
 
 ACTIVATION: str | None = None  # of the map
+_JUDGED = 5_000  # texts, by judges that cost something
 _NEGATIVES = 3  # of a judge whose no can be relied on
 _DIMENSIONS, _ROUND = 384, 2e-3  # of usual encoders; seconds that a text takes in a round
 _ENCODING = 5e-3  # seconds that a text takes on one core
@@ -94,8 +95,9 @@ class ZeroShot(Composed):
     judgements : str, optional
         The folder where answers of the judge are kept; None: that of checkpoints, where there is
         one.
-    judged_texts : int
-        At most so many texts are judged.
+    judged_texts : int, optional
+        At most so many texts are judged; None: 5,000, and all that are encoded by the lexical
+        judge, which costs nothing.
     calls, tokens : int, optional
         The most that a judge may be asked, and that this may cost.
     negatives : int, optional
@@ -130,7 +132,7 @@ class ZeroShot(Composed):
         "judge": instance(str) | instance(Judge) | one_of(None),
         "judge_options": instance(dict) | one_of(None),
         "judgements": instance(str) | one_of(None),
-        "judged_texts": integer(1),
+        "judged_texts": integer(1) | one_of(None),
         "calls": integer(0) | one_of(None),
         "tokens": integer(0) | one_of(None),
         "rounds": integer(1),
@@ -159,7 +161,7 @@ class ZeroShot(Composed):
         judge: str | Judge | None = "auto",
         judge_options: Mapping[str, Any] | None = None,
         judgements: str | None = None,
-        judged_texts: int = 5_000,
+        judged_texts: int | None = None,
         calls: int | None = None,
         tokens: int | None = None,
         rounds: int = 2,
@@ -323,7 +325,8 @@ class ZeroShot(Composed):
 
     def _judged(self, material: Material, labels: LabelSet, judge: Judge) -> Material:
         """The texts that may be judged, and what is read of labels."""
-        some = material.at(np.arange(min(self.judged_texts, len(material.texts))))
+        most = self.judged_texts or (len(material.texts) if judge.free else _JUDGED)
+        some = material.at(np.arange(min(most, len(material.texts))))
         return replace(some, names=as_judged(labels, judge))
 
     def _judge(self, begun: _Begun) -> Judge | None:
@@ -465,7 +468,7 @@ def plan(tagger: Tagger, corpus: Corpus) -> Plan:
         disk += 4 * _DIMENSIONS * labels
         seconds += _ENCODING * (some + 2 * labels)
         if tagger.judge is not None:
-            seconds += _ROUND * tagger.rounds * min(some, tagger.judged_texts)
+            seconds += _ROUND * tagger.rounds * min(some, tagger.judged_texts or some)
     return Plan(int(memory_in_use() + memory), int(disk), seconds, memory_available())
 
 
@@ -483,7 +486,7 @@ def zeroshot(
     judge: Any = "auto",
     judge_options: Mapping[str, Any] | None = None,
     judgements: str | None = None,
-    judged_texts: int = 5_000,
+    judged_texts: int | None = None,
     calls: int | None = None,
     tokens: int | None = None,
     rounds: int = 2,
