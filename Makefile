@@ -40,7 +40,7 @@ test-slow: setup
 
 # Damaged files by the thousand: each is read or refused, in time and in bounded memory.
 test-hostile: setup
-	$(BIN)/python -m tests.hostile --corpora 20000 --folders 20000 --seed 1
+	$(BIN)/python -m tests.hostile --corpora 20000 --folders 20000 --vocabularies 5000 --seed 1
 
 test-gpu: setup
 	$(BIN)/pytest -m "gpu"

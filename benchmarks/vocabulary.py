@@ -69,18 +69,18 @@ def step(what: str, source: list[str], kept: str) -> None:
         write_vocabulary(vocabulary, kept, "folder")
         found["keep"] = measured(clock, busy)
         found["concepts"], found["languages"] = len(vocabulary), list(vocabulary.languages)
+        found["last"] = vocabulary.ids[len(vocabulary) - 1].as_py()
         files = Path(kept).iterdir()
         found["folder MB"] = round(sum(file.stat().st_size for file in files) / 1e6, 1)
         found["notes"] = {name: note.count for name, note in vocabulary.notes.items()}
     else:
         vocabulary = read_vocabulary(kept)
         found |= measured(clock, busy)
-        last = vocabulary.ids[len(vocabulary) - 1].as_py()
         for name, ask in (
-            ("find identifier", lambda: vocabulary.find(last)),
-            ("find name", lambda: vocabulary.matches("name", [vocabulary.name(last)])),
-            ("find again", lambda: vocabulary.find(last)),
-            ("whole concept", lambda: vocabulary[last]),
+            ("find identifier", lambda: vocabulary.find(source[0])),
+            ("find name", lambda: vocabulary.matches("name", [vocabulary.name(source[0])])),
+            ("find again", lambda: vocabulary.find(source[0])),
+            ("whole concept", lambda: vocabulary[source[0]]),
         ):
             clock, busy = time.perf_counter(), time.process_time()
             ask()
@@ -136,7 +136,7 @@ def main() -> None:
             kept = Path(place) / "kept"
             found = {"vocabulary": name, "MB": round(sum(f.stat().st_size for f in files) / 1e6, 1)}
             found["read"] = run("read", [str(file) for file in files], kept)
-            found["open"] = run("open", [], kept)
+            found["open"] = run("open", [found["read"].pop("last")], kept)
             print(json.dumps(found))
             lines.append(json.dumps(found | about))
     given.results.write_text("\n".join(lines) + "\n")

@@ -160,6 +160,11 @@ def test_a_model_shows_the_vocabulary_of_its_labels(pets, tmp_path):
         run("show", tmp_path / "without")
 
 
+def test_info_sends_people_here(pets):
+    done = CliRunner().invoke(app, ["info", str(pets)])
+    assert "megalabel vocabulary show" in str(done.exception)
+
+
 def test_files_that_cannot_be_read_or_written_say_so(pets, tmp_path):
     with pytest.raises(DataError, match="no such file"):
         run("show", tmp_path / "none.ttl")

@@ -12,6 +12,7 @@ from megalabel import data, store
 from megalabel.cli import output
 from megalabel.cli.reading import AS_USUAL, Reading, joined_by, reads_corpora
 from megalabel.cli.shared import Folder, Json, OnePart, Seed
+from megalabel.data.vocabularies.folder import is_folder as is_vocabulary
 from megalabel.data.writing import write_split
 from megalabel.errors import ParameterError
 from megalabel.metrics import Evaluation
@@ -30,6 +31,8 @@ def info(
     if store.is_model(path):
         _model_info(path, verify, as_json)
         return
+    if is_vocabulary(path):
+        raise ParameterError(f"{path} is a vocabulary: see `megalabel vocabulary show {path}`")
     parts: list[str | None] = [*data.splits_of(path)] if path.is_dir() else []
     described = {}
     for part in parts or [None]:

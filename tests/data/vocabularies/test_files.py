@@ -78,6 +78,23 @@ def test_what_is_written_is_read_back(tmp_path, name, some):
     assert sorted(again.languages) == sorted(some.languages)
 
 
+@pytest.mark.skipif(not HAS_RDF, reason="needs pyoxigraph")
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some=vocabularies(), chance=st.randoms())
+def test_statements_may_come_in_any_order(tmp_path, some, chance):
+    write_vocabulary(some, tmp_path / "a.nt")
+    lines = (tmp_path / "a.nt").read_bytes().removesuffix(b"\n").split(b"\n")
+    chance.shuffle(lines)
+    (tmp_path / "b.nt").write_bytes(b"\n".join(lines))
+    found, expected = comparable(read_vocabulary(tmp_path / "b.nt")), comparable(some)
+    for one in (*found.values(), *expected.values()):
+        for texts in (one.others, one.hidden, one.descriptions):
+            for listed in texts.values():
+                listed.sort()
+        one.notations.sort()
+    assert found == expected
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(some=vocabularies())
 def test_tables_bring_names_and_notations_back(tmp_path, some):
@@ -205,6 +222,9 @@ def test_what_is_not_there_says_so(tmp_path):
     with pytest.raises(DataError, match=r"none\.ttl: there is no such file"):
         read_vocabulary(tmp_path / "none.ttl")
     with pytest.raises(DataError, match="a folder, but not one of a vocabulary"):
+        read_vocabulary(tmp_path)
+    (tmp_path / "megalabel.json").touch()
+    with pytest.raises(DataError, match="it is a model; the vocabulary of its labels"):
         read_vocabulary(tmp_path)
     with pytest.raises(ParameterError, match="an empty list"):
         read_vocabulary([])

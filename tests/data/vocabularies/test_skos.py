@@ -217,6 +217,23 @@ def test_broken_files_name_the_place(tmp_path, name, text, said):
         read_vocabulary(tmp_path / name)
 
 
+def test_entities_of_xml_are_read_if_they_are_plain(tmp_path, monkeypatch):
+    file = tmp_path / "a.rdf"
+    entities = '<!DOCTYPE rdf:RDF [<!ENTITY x "http://x.org/"><!ENTITY y "é" >]>\n<rdf:RDF'
+    text = SAME["a.rdf"].replace("<rdf:RDF", entities, 1).replace("http://x.org/a", "&x;a")
+    file.write_text(text)
+    for size in (7, 600, 1 << 20):  # wherever a file is cut
+        monkeypatch.setattr("megalabel.data.formats.lines.BLOCK", size)
+        assert read_vocabulary(file)[0].id == "http://x.org/a"
+    large = '"' + "e" * 300 + '"'
+    for worse in ('"&x;&x;"', large, '"%z;"', 'SYSTEM "file:///etc/passwd"'):
+        file.write_text(text.replace('"é"', worse, 1))
+        for size in (7, 1 << 20):
+            monkeypatch.setattr("megalabel.data.formats.lines.BLOCK", size)
+            with pytest.raises(DataError, match="entities that are short texts"):
+                read_vocabulary(file)
+
+
 def test_text_that_is_not_utf8_names_the_line(tmp_path):
     (tmp_path / "a.ttl").write_bytes((PREFIXES + ':a skos:prefLabel "caf\xe9"').encode("latin-1"))
     with pytest.raises(DataError, match=r"line 9.*Invalid UTF-8"):

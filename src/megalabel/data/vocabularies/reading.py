@@ -15,6 +15,7 @@ from megalabel.data.vocabularies.skos import FORMATS, Statements
 from megalabel.data.vocabularies.sorting import sort_out
 from megalabel.data.vocabulary import Vocabulary
 from megalabel.errors import DataError, ParameterError
+from megalabel.files import MANIFEST
 from megalabel.progress import progress
 
 ENDINGS = {
@@ -153,6 +154,12 @@ def _first_bad(head: bytes) -> int:
 
 
 def _check_file(path: Path) -> None:
+    if (path / MANIFEST).is_file():
+        raise DataError(
+            "it is a model; the vocabulary of its labels, if they have one, is "
+            "megalabel.load(…).labels.vocabulary",
+            file=path,
+        )
     if path.is_dir():
         raise DataError(
             "it is a folder, but not one of a vocabulary, which holds vocabulary.json; give a "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from megalabel.data.concepts import HIDDEN, OTHER, PREFERRED, Builder, Numbers, Pairs, Texts
-from megalabel.data.formats.lines import compression_of, open_input
+from megalabel.data.formats.lines import compression_of, open_input, unpacked
 from megalabel.data.limits import USUAL, Limits
 from megalabel.data.vocabularies import terms
 from megalabel.errors import DataError, MissingExtraError
@@ -16,6 +18,11 @@ from megalabel.errors import DataError, MissingExtraError
 FORMATS = {"turtle": "TURTLE", "n-triples": "N_TRIPLES", "rdf/xml": "RDF_XML"}
 DESCRIPTION = HIDDEN + 1  # the form of a description, among texts that nodes hold
 _SPOKEN = {"turtle": "Turtle", "n-triples": "N-Triples", "rdf/xml": "RDF/XML"}
+_ENTITY = b"<!ENTITY"
+_PLAIN_ENTITY = re.compile(
+    rb"""<!ENTITY\s{1,9}[\w.:-]{1,99}\s{1,9}("[^"&%<]{0,256}"|'[^'&%<]{0,256}')\s{0,9}>"""
+)
+_LONGEST = 512  # bytes of such a declaration
 _MARK = b"\xef\xbb\xbf"
 
 Handler = Callable[[int, Any], None]
@@ -165,6 +172,8 @@ def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Itera
     options = {"format": getattr(oxigraph.RdfFormat, FORMATS[format])}
     # identifiers are compared as they are: IRIs need not be valid ones
     options["lenient"] = True
+    if format == "rdf/xml":
+        _check_entities(path, limits)
     try:
         if compression_of(path) is None and not _marked(path):
             yield from oxigraph.parse(path=str(path), **options)
@@ -182,6 +191,27 @@ def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Itera
             line=error.lineno,
             column=error.offset,
         ) from None
+
+
+def _check_entities(path: Path, limits: Limits) -> None:
+    """Refuse XML whose entities are made of others, or are long: a few of these unpack to more
+    than any memory, which the parser would take."""
+    held = b""
+    for data in itertools.chain(unpacked(path, limits), [b""]):
+        ready = held + data
+        # a declaration that is cut off waits for the next bytes
+        end = len(ready) - _LONGEST if data else len(ready)
+        place = ready.find(_ENTITY)
+        while 0 <= place < end:
+            if not _PLAIN_ENTITY.match(ready, place):
+                shown = ready[place : place + 60].decode(errors="replace")
+                raise DataError(
+                    f"expected entities that are short texts, found {shown!r}: those made of "
+                    "others are not read, as they may be larger than any memory",
+                    file=path,
+                )
+            place = ready.find(_ENTITY, place + 1)
+        held = ready[max(0, end) :]
 
 
 def _marked(path: Path) -> bool:
