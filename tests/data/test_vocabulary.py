@@ -134,6 +134,12 @@ def test_a_concept_twice_is_refused():
         Vocabulary.of([Concept("a"), Concept("a")])
 
 
+def test_more_languages_than_there_are_is_refused():
+    names = {f"a-{i}": "a" for i in range(40_000)}
+    with pytest.raises(DataError, match="names in 40,000 languages"):
+        Vocabulary.of([Concept("a", names)])
+
+
 def test_an_empty_vocabulary():
     none = Vocabulary.of([])
     assert len(none) == 0

@@ -222,6 +222,9 @@ class Builder:
         """The tags of languages, those of most preferred names first; languages are numbered so
         from now on."""
         tags = list(self.languages)
+        if len(tags) > np.iinfo(np.int16).max:
+            shown = ", ".join(map(repr, tags[-3:]))
+            raise DataError(f"names in {len(tags):,} languages, such as {shown}: are these tags?")
         counts, uses = np.zeros(len(tags), np.int64), np.zeros(len(tags), np.int64)
         for texts in (self.names, self.descriptions):
             ours = self._place[np.array(texts.owners, np.int64)] >= 0
