@@ -29,8 +29,8 @@ ORDER = """
     calibration
     decision
     metrics
-    calibrating filtering explaining preparing
-    answering tagger
+    calibrating filtering explaining joining preparing
+    answering relabelling tagger
     merging mixing exporting
     systems
     report

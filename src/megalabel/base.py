@@ -456,6 +456,17 @@ class Component:
         declared = self.LEARNED or {}
         return {k: declared[k].take(v, numbers) for k, v in self.learned().items()}
 
+    def with_alike(self, label: int, labels: int, more: int) -> Self:
+        """A copy that knows so many more labels after the `labels` there are, each as it knows the
+        label of that number."""
+        import numpy as np
+
+        numbers = np.append(np.arange(labels), np.full(more, label))
+        made = self.for_labels(numbers)
+        if self.fitted:
+            made.restore(self._taken(numbers))
+        return made
+
     def with_labels(self, others: Sequence[Self], labels: Any) -> Self:
         """One of several, each fitted on the same rows for its own labels: this one and others;
         `labels` is the LabelSet of all of them in a row."""

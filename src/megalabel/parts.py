@@ -286,6 +286,11 @@ class Calibrator(Component, ABC):
         often; itself where frequencies do not matter."""
         return self
 
+    def with_unseen(self, more: int) -> Self:
+        """The same for so many more labels, which no text of training carried; itself where
+        frequencies do not matter."""
+        return self
+
     def shortlist(self, k: int) -> int:
         """How many labels a text must be ranked for the probabilities of k of them."""
         return k

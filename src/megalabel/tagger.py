@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from megalabel import __version__, html, store
-from megalabel.answering import Answering, as_corpus, as_inputs, most_left_out
+from megalabel.answering import as_corpus, as_inputs, most_left_out
 from megalabel.base import (
     Check,
     check_argument,
@@ -51,13 +51,14 @@ from megalabel.preparing import (
     titles_of,
 )
 from megalabel.progress import progress
+from megalabel.relabelling import Relabelling
 
 log = logging.getLogger(__name__)
 
 _FEWEST = 20  # texts to calibrate on: fewer would say nothing
 
 
-class Tagger(Answering):
+class Tagger(Relabelling):
     """Tags texts: features + classifier + calibration + decision.
 
     Parameters
@@ -356,6 +357,13 @@ class Tagger(Answering):
         if labels is None:
             labels = self._labels_for(y)
         corpus = as_corpus(X, y, labels).aligned(self.labels)
+        if len(corpus.labels) > len(self.labels) and hasattr(self.classifier_, "joined_"):
+            # what is trained on all rows at once takes labels in by their names first
+            new = corpus.labels.take(np.arange(len(self.labels), len(corpus.labels)))
+            made = self.add_labels(new).partial_fit(corpus)
+            self.restore(made.learned())
+            self.classifier = made.classifier
+            return self
         with store.blaming(self):
             vectors = self.features_.transform(corpus)
         # rows of other kinds are not vectors

@@ -34,6 +34,11 @@ READ_LABELS = (
     "unidec",
     "zeroshot",
 )  # and know labels by their texts
+# those with rows of labels that can be made of the labels' texts
+TAKE_LABELS_IN = {
+    *("dismec", "ova-logistic", "xr-linear", "bonsai", "parabel", "plt", "knn", "auto", "mix"),
+    *("cascadexml", "xr-transformer"),
+}
 
 QUERIES = [
     "red evening gown",
@@ -429,3 +434,24 @@ def test_plan_says_what_a_fit_costs(name, corpus, create):
     assert plan.memory > 0
     assert plan.disk > 0
     assert plan.seconds >= 0
+
+
+def test_takes_labels_in_or_says_that_it_cannot(name, fitted, corpus, tmp_path):
+    tagger, new = fitted(name), ["red evening things", "copper kettles"]
+    known = len(tagger.labels)
+    if name not in TAKE_LABELS_IN:
+        with pytest.raises(ParameterError, match=r"labels cannot be added to a|can take labels in"):
+            tagger.add_labels(new)
+    else:
+        more = tagger.add_labels(new)
+        assert more.labels.ids.to_pylist()[known:] == new
+        assert new[0] in more.rank(["red evening things"], known + 2).tags()[0].__repr__()
+        assert_sound(more.rank(QUERIES, 5), len(QUERIES), 5)
+        more.save(tmp_path / "model")
+        assert_same(answer(more), answer(Tagger.load(tmp_path / "model")))
+        assert_same(answer(more.remove_labels(new)), answer(tagger.take_labels(np.arange(known))))
+    assert len(tagger.labels) == known
+    label = tagger.labels.ids[0].as_py()
+    renamed = tagger.rename_labels({label: "another name"})
+    assert renamed.labels.name(0) == "another name"
+    assert_same(answer(renamed), answer(tagger))

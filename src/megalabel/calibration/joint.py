@@ -166,6 +166,13 @@ class Joint(Calibrator):
         other.levels_ = _levels(np.asarray(label_counts))
         return other
 
+    def with_unseen(self, more: int) -> Self:
+        """The same, and more labels of the frequency 0."""
+        other = copy.copy(self)
+        vars(other).pop("_native", None)
+        other.levels_ = np.append(self.levels_, _levels(np.zeros(more, np.int64)))
+        return other
+
     def apply(self, ranking: Ranking) -> Ranking:
         """The same labels with probabilities for scores."""
         native = self.native()

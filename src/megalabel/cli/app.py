@@ -19,6 +19,7 @@ from megalabel.cli import (
     missing,
     output,
     planning,
+    relabelling,
     reporting,
     shaping,
     tagging,
@@ -78,3 +79,4 @@ for command in (
     app.command()(command)
 
 app.add_typer(vocabularies.app, name="vocabulary")
+app.add_typer(relabelling.app, name="labels")

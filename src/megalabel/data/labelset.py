@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -403,6 +403,19 @@ class LabelSet:
             texts,
         )
         return both if self.vocabulary is None else both._known_by(self, more)
+
+    def renamed(self, names: Mapping[int, str]) -> LabelSet:
+        """The same labels, of which some, by their numbers, have other names.
+
+        Examples
+        --------
+        >>> LabelSet(["Q144", "Q146"], names=["dog", "cat"]).renamed({1: "house cat"})
+        LabelSet(2 labels: 'dog', 'house cat')
+        """
+        given = self.names.to_pylist()
+        for number, name in names.items():
+            given[number] = name
+        return LabelSet(self.ids, given, self.texts, self.vocabulary, self.concepts, self.language)
 
     def _known_by(self, first: LabelSet, more: LabelSet) -> LabelSet:
         """These labels, which are those of two sets, with the concepts that both have in the

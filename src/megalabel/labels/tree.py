@@ -294,6 +294,23 @@ class LabelTree(Component):
         places[numbers] = np.arange(len(numbers))
         return self._of(levels, places[self.label_of_leaf_[kept[-1]]])
 
+    def with_leaves(self, parents: np.ndarray) -> Self:
+        """The tree with more labels, numbered after its own: each the last child of a node of the
+        level above the labels. All levels but the last are shared.
+
+        Examples
+        --------
+        >>> tree = LabelTree.from_parents([-1, -1, 0, 1]).with_leaves(np.array([0]))
+        >>> tree.level_sizes, tree.label_of_leaf_.tolist()
+        ([2, 5], [2, 4, 0, 3, 1])
+        """
+        starts, of_each = self.levels_[-1], np.append(self.parents(self.depth), parents)
+        counts = np.bincount(parents, minlength=len(starts) - 1)
+        labels = np.append(self.label_of_leaf_, self.n_labels + np.arange(len(parents)))
+        order = np.argsort(of_each, kind="stable")
+        moved = starts + np.append(0, np.cumsum(counts))
+        return self._of([*self.levels_[:-1], moved], labels[order])
+
     def for_labels(self, numbers: np.ndarray) -> Self:
         """The same: as a parameter of a classifier a tree is data."""
         return self.take_labels(numbers)

@@ -7,7 +7,7 @@ whose labels are the children of one parent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -330,12 +330,74 @@ class ChunkedWeights(Component):
         those that were stored: they are not rounded again."""
         at, features, weights = self._stored(0, self.n_parents)
         matrix = csr_matrix((weights, (at, features)), (self.n_nodes, self.n_features_ + 1))
-        level = self.build(matrix[nodes], child_starts)
+        by_node = {}
+        if self.precision == "int8":
+            by_node = {name: getattr(self, name)[nodes] for name in BY_NODE}
+        return self._of_stored(matrix[nodes], child_starts, by_node)
+
+    def with_nodes(self, weights: csr_matrix, parents: np.ndarray) -> ChunkedWeights:
+        """A level with more nodes, each the last child of its parent. Weights of the nodes that are
+        there are those that were stored: they are not rounded again.
+
+        Examples
+        --------
+        >>> level = ChunkedWeights.build(csr_matrix([[1.0, 0], [2, 0]]), [0, 1, 2])
+        >>> level.with_nodes(csr_matrix([[3.0, 0]]), np.array([0])).to_csr().toarray()[:, 0]
+        array([1., 3., 2.], dtype=float32)
+        """
+        more, counts = self._alike(weights), np.diff(self.child_starts_)
+        of_each = np.append(np.repeat(np.arange(len(counts)), counts), parents)
+        places = np.empty(len(of_each), np.int64)
+        places[np.argsort(of_each, kind="stable")] = np.arange(len(of_each))
+        starts = np.append(0, np.cumsum(np.bincount(of_each, minlength=len(counts))))
+        return self._with(more, np.split(places, [self.n_nodes]), starts)
+
+    def with_replaced(self, nodes: np.ndarray, weights: csr_matrix) -> ChunkedWeights:
+        """The level with other weights for some of its nodes; those of the others stay as stored.
+
+        Examples
+        --------
+        >>> level = ChunkedWeights.build(csr_matrix([[1.0, 0], [2, 0]]), [0, 1, 2])
+        >>> level.with_replaced(np.array([1]), csr_matrix([[3.0, 0]])).to_csr().toarray()[:, 0]
+        array([1., 3.], dtype=float32)
+        """
+        places = np.arange(self.n_nodes)
+        places[nodes] = -1  # nowhere
+        return self._with(self._alike(weights), [places, nodes], self.child_starts_)
+
+    def _alike(self, weights: csr_matrix) -> ChunkedWeights:
+        """Weights in the form that these have, below one parent."""
+        return self.build(weights, [0, weights.shape[0]], self.precision)
+
+    def _with(
+        self, more: ChunkedWeights, places: Sequence[np.ndarray], child_starts: np.ndarray
+    ) -> ChunkedWeights:
+        """A level of the nodes of this one and of another, which go to some places; -1: to none."""
+        if self.n_parents == 1 and (places[0] >= 0).all():
+            return self.join([self, more], places)
+        own = [level._stored(0, level.n_parents) for level in (self, more)]
+        nodes = np.concatenate([place[at] for place, (at, _, _) in zip(places, own, strict=True)])
+        features, values = (np.concatenate([part[i] for part in own]) for i in (1, 2))
+        kept, size = nodes >= 0, int(child_starts[-1])
+        stored = csr_matrix(
+            (values[kept], (nodes[kept], features[kept])), (size, self.n_features_ + 1)
+        )
+        by_node: dict[str, np.ndarray] = {}
+        if self.precision == "int8":
+            for name in BY_NODE:
+                by_node[name] = np.empty(size, np.float32)
+                for level, place in zip((self, more), places, strict=True):
+                    by_node[name][place[place >= 0]] = getattr(level, name)[place >= 0]
+        return self._of_stored(stored, child_starts, by_node)
+
+    def _of_stored(
+        self, stored: csr_matrix, child_starts: np.ndarray, by_node: Mapping[str, np.ndarray]
+    ) -> ChunkedWeights:
+        """A level of weights as they are stored in this precision; `by_node` is of int8."""
+        level = self.build(stored, child_starts)
         learned = level.learned()
         learned["entry_weights_"] = level.entry_weights_.astype(self.precision)
-        if self.precision == "int8":
-            learned |= {name: getattr(self, name)[nodes] for name in BY_NODE}
-        level.restore(learned)
+        level.restore(learned | dict(by_node))
         return level
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import part
+from megalabel.base import array, optional, part
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -17,6 +17,8 @@ from megalabel.data.matrix import check_width, clamped
 from megalabel.linear import training
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.explanation import Step, explain_path
+from megalabel.linear.late import joined, learnable, updated
+from megalabel.linear.training import rows_of
 from megalabel.work import Job, Unit, execute
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class OneVsAll(training.LinearClassifier):
     ----------
     weights_ : ChunkedWeights
     labels_ : LabelSet
+    joined_ : bool array (labels,), optional
+        Which labels came after training.
 
     Examples
     --------
@@ -81,9 +85,11 @@ class OneVsAll(training.LinearClassifier):
     LEARNED = {  # noqa: RUF012
         "labels_": part(LabelSet, "labels"),
         "weights_": part(ChunkedWeights),
+        "joined_": optional(array(bool, "labels")),
     }
 
     weights_: ChunkedWeights
+    joined_: np.ndarray | None = None
 
     def __init__(
         self,
@@ -130,6 +136,40 @@ class OneVsAll(training.LinearClassifier):
         merged = self._with_labels(others)
         merged.restore({"weights_": ChunkedWeights.join(levels, places), "labels_": labels})
         return merged
+
+    def add_labels(self, labels: LabelSet, weights: csr_matrix) -> Self:
+        """A copy that knows more labels, after its own; what is known of these stays as it is.
+
+        Parameters
+        ----------
+        labels : LabelSet
+        weights : CSR matrix (labels, features + 1)
+            Their classifiers; the last column is the bias.
+        """
+        self.check_fitted()
+        more = self._grown(len(labels))
+        more.restore(
+            {
+                "weights_": self.weights_.with_nodes(weights, np.zeros(len(labels), np.int64)),
+                "labels_": self.labels_.extended(labels),
+                "joined_": joined(self, len(labels)),
+            }
+        )
+        return more
+
+    def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
+        """Learn more texts of labels that came after training (`add_labels`); the classifiers that
+        were trained stay as they are.
+
+        A classifier moves as little as it can to tell the label's own texts from the others given.
+        """
+        if not self.fitted:
+            return self.fit(X, Y, labels)
+        numbers = learnable(self, X, Y, labels, self.weights_.n_features_)
+        own = self.weights_.to_csr()[numbers]
+        moved = updated(own, rows_of(X), csr_matrix(Y)[:, numbers], self.loss, self.cost, self.bias)
+        self.weights_ = self.weights_.with_replaced(numbers, moved)
+        return self
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels of each row; scores estimate probabilities, and are not calibrated."""

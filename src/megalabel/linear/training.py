@@ -143,6 +143,15 @@ class LinearClassifier(Classifier):
                 setattr(merged, name, np.concatenate(filled))
         return merged
 
+    def _grown(self, more: int) -> Self:
+        """An unfitted copy for so many more labels: an error on one of them costs what it does
+        where no label has a cost of its own."""
+        copy: Self = clone(self)
+        for name in self.BY_LABEL:
+            if is_array(own := getattr(self, name)):
+                setattr(copy, name, np.append(own, np.ones(more)))
+        return copy
+
     def pruned(self, threshold: float = 0.0, max_per_label: int | None = None) -> Self:
         """A copy with only the largest weights of each classifier, and the bias."""
         self.check_fitted()

@@ -13,6 +13,7 @@ from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 from megalabel.base import (
     Check,
     Learned,
+    array,
     boolean,
     clone,
     instance,
@@ -20,6 +21,7 @@ from megalabel.base import (
     list_of,
     number,
     one_of,
+    optional,
     part,
     sequence_of,
 )
@@ -33,6 +35,7 @@ from megalabel.labels.vectors import METHODS
 from megalabel.linear import training
 from megalabel.linear.chunks import POSTPROCESSORS, ChunkedWeights, beam_search, forest_search
 from megalabel.linear.explanation import Step, explain_path
+from megalabel.linear.late import joined, learnable, updated
 from megalabel.work import Job, Unit, execute
 
 if TYPE_CHECKING:
@@ -102,6 +105,8 @@ class TreeClassifier(training.LinearClassifier):
     trees_ : list of LabelTree
     levels_ : list (a tree) of lists (a level) of ChunkedWeights
     labels_ : LabelSet
+    joined_ : bool array (labels,), optional
+        Which labels came after training.
 
     Examples
     --------
@@ -133,6 +138,7 @@ class TreeClassifier(training.LinearClassifier):
         "labels_": part(LabelSet, "labels"),
         "trees_": list_of(part(LabelTree), "trees"),
         "levels_": list_of(list_of(part(ChunkedWeights)), "trees"),
+        "joined_": optional(array(bool, "labels")),
     }
 
     cost: Any
@@ -140,6 +146,7 @@ class TreeClassifier(training.LinearClassifier):
     max_leaf: Any
     trees_: list[LabelTree]
     levels_: list[list[ChunkedWeights]]
+    joined_: np.ndarray | None = None
 
     def __init__(
         self,
@@ -360,14 +367,53 @@ class TreeClassifier(training.LinearClassifier):
         )
         return Ranking(ids, scores, self.labels_)
 
+    def add_labels(
+        self, labels: LabelSet, weights: Sequence[csr_matrix], beside: np.ndarray
+    ) -> Self:
+        """A copy that knows more labels, after its own; what is known of these stays as it is.
+
+        Parameters
+        ----------
+        labels : LabelSet
+        weights : list of CSR matrices (labels, features + 1)
+            Their classifiers in each of the trees; the last column is the bias.
+        beside : int array (labels,)
+            The label whose cluster each one joins.
+        """
+        self.check_fitted()
+        more, trees, levels = self._grown(len(labels)), [], []
+        for tree, own, rows in zip(self.trees_, self.levels_, weights, strict=True):
+            parents = tree.parents(tree.depth)[tree.leaf_of_label[beside]]
+            trees.append(tree.with_leaves(parents))
+            levels.append([*own[:-1], own[-1].with_nodes(rows, parents)])
+        if more.tree is not None:
+            more.tree = trees
+        more.restore(
+            {
+                "trees_": trees,
+                "levels_": levels,
+                "labels_": self.labels_.extended(labels),
+                "joined_": joined(self, len(labels)),
+            }
+        )
+        return more
+
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
-        """Learn the first rows by `fit`; more of them cannot be learned: see `OnlineTree`."""
+        """Learn more texts of labels that came after training (`add_labels`), as `OneVsAll` does;
+        what was trained stays as it is. `OnlineTree` goes on learning all of its labels."""
         if not self.fitted:
             return self.fit(X, Y, labels)
-        raise ParameterError(
-            "a TreeClassifier is trained on all rows at once: fit it anew, or take the system "
-            "online-plt (linear.OnlineTree), which goes on learning and takes in new labels"
-        )
+        numbers = learnable(self, X, Y, labels, self.levels_[0][0].n_features_)
+        rows, targets = training.rows_of(X), csr_matrix(Y)[:, numbers]
+        cost = self.settings_for(len(self.labels_))["cost"]
+        levels = []
+        for tree, own in zip(self.trees_, self.levels_, strict=True):
+            nodes = tree.leaf_of_label[numbers]
+            before = own[-1].to_csr()[nodes]
+            moved = updated(before, rows, targets, self.loss, cost, self.bias)
+            levels.append([*own[:-1], own[-1].with_replaced(nodes, moved)])
+        self.levels_ = levels
+        return self
 
     def explain(self, x: csr_matrix, label: int) -> list[Step]:
         """The features of one row that spoke for and against each node on the way to a label,
@@ -408,7 +454,8 @@ class TreeClassifier(training.LinearClassifier):
             ]
             for old, new, weights in zip(self.trees_, trees, self.levels_, strict=True)
         ]
-        return {"trees_": trees, "levels_": levels, "labels_": self.labels_.take(numbers)}
+        taken = {"trees_": trees, "levels_": levels, "labels_": self.labels_.take(numbers)}
+        return taken if self.joined_ is None else taken | {"joined_": self.joined_[numbers]}
 
 
 class TreeJob(Job):

@@ -133,16 +133,16 @@ class Ensemble(Classifier):
         if all(own is features for own, _ in pairs):
             return features, self
         members = [member for _, member in pairs]
-        return Each.of([own for own, _ in pairs]), self._of(members)
+        return Each.of([own for own, _ in pairs]), self.with_members(members)
 
     def onnx_twin(self, int8: bool) -> Classifier:
         """The same over models that need no torch."""
-        return self._of([member.onnx_twin(int8) for member in self.members_])
+        return self.with_members([member.onnx_twin(int8) for member in self.members_])
 
-    def _of(self, members: list[Classifier]) -> Ensemble:
-        """One of other members, which are fitted."""
+    def with_members(self, members: list[Classifier]) -> Ensemble:
+        """The same of other members, which are fitted for the same labels."""
         made = unfitted(self).set_params(model=unfitted(members[0]))
-        return with_learned(made, members_=members, labels_=self.labels_)
+        return with_learned(made, members_=members, labels_=members[0].labels_)
 
     def check_learned(self) -> None:
         """The members must know the same labels."""

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from megalabel.base import Check, Learned, array, number, optional, part
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    number,
+    optional,
+    part,
+    unfitted,
+    with_learned,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import as_dense, check_width, clamped
@@ -69,6 +78,32 @@ class LabelVectors(Classifier):
         raise ParameterError(
             "LabelVectors is a part of a trained tagger: fit the system that made it"
         )
+
+    def add_labels(self, labels: LabelSet, vectors: Matrix) -> Self:
+        """A copy that knows more labels, after its own, by these vectors; it shares arrays.
+
+        Examples
+        --------
+        >>> model = LabelVectors(scale=2)
+        >>> model.restore(
+        ...     {"index_": VectorIndex().fit(np.eye(2)), "labels_": LabelSet(["cat", "dog"])}
+        ... )
+        >>> more = model.add_labels(LabelSet(["eel"]), np.array([[2.0, 2.0]]))
+        >>> more.rank(np.array([[-1.0, 2.0]]), k=1).tags()
+        [[Tag(label='dog', probability=0.98...)]]
+        """
+        self.check_fitted()
+        vectors, known = as_dense(vectors), len(self.labels_)
+        check_width(self, vectors, self.index_.width_)
+        keys = np.arange(known, known + len(labels))
+        learned: dict[str, Any] = {
+            "index_": self.index_.add(keys, vectors),
+            "labels_": self.labels_.extended(labels),
+        }
+        if self.label_counts_ is not None:
+            nothing = np.zeros(len(labels), np.int64)
+            learned["label_counts_"] = np.append(self.label_counts_, nothing)
+        return with_learned(unfitted(self), **learned)
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k labels whose vectors have the largest products with each row."""

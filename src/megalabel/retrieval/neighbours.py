@@ -32,7 +32,9 @@ from megalabel.data.matrix import (
     check_width,
     checked_csr,
     clamped,
+    picked_rows,
     row_numbers,
+    stacked,
     unit_rows,
     with_values,
 )
@@ -103,6 +105,7 @@ class NearestNeighbours(Classifier):
         "idf_": optional(array(np.float32, "columns")),
         "title_starts_": optional(array(np.int64, "documents+1")),
         "title_bytes_": optional(array(np.uint8, "bytes")),
+        "points_": optional(array(np.int64, "points")),
     }
 
     index_: InvertedIndex
@@ -115,6 +118,7 @@ class NearestNeighbours(Classifier):
     # not Arrow strings, which would be read and checked whenever a model is opened
     title_starts_: np.ndarray | None = None
     title_bytes_: np.ndarray | None = None
+    points_: np.ndarray | None = None  # rows that came with a label, and leave with it
 
     def __init__(
         self,
@@ -197,6 +201,52 @@ class NearestNeighbours(Classifier):
         self._keep(vstack([targets, Y], format="csr"))
         self._add_titles(targets.shape[0], Y.shape[0], titles)
         return self
+
+    def add_labels(
+        self, labels: LabelSet, rows: Matrix, owners: np.ndarray, titles: pa.LargeStringArray
+    ) -> Self:
+        """A copy that knows more labels, after its own: each by rows that vote for it, as training
+        texts do. They do not count as texts, and leave with their labels.
+
+        Parameters
+        ----------
+        labels : LabelSet
+        rows : CSR matrix or array (rows, features)
+            Such as those of the labels' names.
+        owners : int array (rows,)
+            Which of the new labels each row votes for.
+        titles : Arrow array of str
+            What people know the rows by.
+        """
+        self.check_fitted()
+        check_width(self, rows, self.index_.shape[1])
+        rows, known = self._features(rows), len(self.labels_)
+        made, more, before = type(self)(**self.get_params(deep=False)), len(labels), self._documents
+        all_labels = known + more
+        made.prior_ = self.prior_.take_labels(np.arange(known))
+        nothing = csr_matrix((0, all_labels), dtype=np.float32)
+        made.prior_.partial_fit(rows[:0], nothing, self.labels_.extended(labels))
+        made._index(stacked(self._given_rows(), rows))
+        votes = np.ones(len(owners), np.float32)
+        more_targets = csr_matrix(
+            (votes, (np.arange(len(owners)), known + owners)), (len(owners), all_labels)
+        )
+        made._keep(vstack([self._targets(all_labels), more_targets], format="csr"))
+        made.title_starts_, made.title_bytes_ = self.title_starts_, self.title_bytes_
+        made._add_titles(before, len(owners), titles)
+        points = np.arange(before, before + len(owners), dtype=np.int64)
+        made.points_ = points if self.points_ is None else np.append(self.points_, points)
+        return made
+
+    @property
+    def _documents(self) -> int:
+        """How many rows are indexed."""
+        return len(self.label_starts_) - 1
+
+    def _given_rows(self) -> Matrix:
+        """The rows as they were given: counts, where similarity is of counts."""
+        rows = self.index_.rows
+        return rows if self.counts_ is None else with_values(rows, self.counts_)
 
     def _index(self, X: Matrix) -> None:
         if self.similarity == "cosine":
@@ -374,7 +424,32 @@ class NearestNeighbours(Classifier):
         numbers = label_numbers(numbers, len(self.labels_))
         targets = self._targets(len(self.labels_))[:, numbers]
         targets.sort_indices()
-        return super()._taken(numbers) | _stored(targets)
+        taken = super()._taken(numbers)
+        if self.points_ is not None:
+            left = np.ones(self._documents, bool)
+            left[self.points_[np.diff(targets.indptr)[self.points_] == 0]] = False
+            if not left.all():
+                return taken | self._with_rows(left, targets)
+        return taken | _stored(targets)
+
+    def _with_rows(self, left: np.ndarray, targets: csr_matrix) -> dict[str, Any]:
+        """What is learned of the rows that are left."""
+        part = type(self)(**self.get_params(deep=False))
+        rows = np.flatnonzero(left)
+        part._index(self._given_rows()[rows])
+        assert self.points_ is not None
+        points = np.searchsorted(rows, self.points_[left[self.points_]]).astype(np.int64)
+        learned = {
+            "index_": part.index_,
+            "counts_": part.counts_,
+            "idf_": part.idf_,
+            "points_": points if len(points) else None,
+            **_stored(targets[rows]),
+        }
+        if self.title_starts_ is not None and self.title_bytes_ is not None:
+            at, starts = picked_rows(self.title_starts_, rows)
+            learned |= {"title_starts_": starts, "title_bytes_": self.title_bytes_[at]}
+        return learned
 
 
 def _stored(Y: csr_matrix) -> dict[str, np.ndarray]:

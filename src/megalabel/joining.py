@@ -1,0 +1,252 @@
+"""How classifiers of all kinds take labels in without being trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_matrix, hstack, issparse
+
+from megalabel.data import LabelSet
+from megalabel.data.matrix import canonical, filled_rows
+from megalabel.errors import ParameterError, ShapeError
+from megalabel.features import Concat, Each, Precomputed, Tfidf
+from megalabel.linear import OneVsAll, Prior, TreeClassifier
+from megalabel.linear.blend import Blend, blended, nearest, neighbours_of
+from megalabel.parts import Classifier, Featurizer
+from megalabel.rankers import Ensemble, LabelVectors, Mix
+from megalabel.retrieval import NearestNeighbours
+
+if TYPE_CHECKING:
+    from megalabel.base import Matrix
+
+HOW: Mapping[str, Blend] = {
+    "all": Blend(),
+    "text": Blend(neighbours=0.0),
+    "neighbours": Blend(text=0.0, neighbours=0.5, shift=-0.45),
+}
+"""How a classifier is made of a label without texts, by name."""
+
+_PREFIX, _SPREAD = 6, 0.5  # words that agree in so many first characters count, beside a name's own
+_DESCRIBED = 0.5  # what the words of a description count beside those of names
+
+
+def blend_of(how: str | Blend) -> Blend:
+    """What linear classifiers of new labels are made of, by name or as it is."""
+    if isinstance(how, Blend):
+        return how
+    if how not in HOW:
+        raise ParameterError(f"how must be one of {', '.join(map(repr, HOW))}, not {how!r}")
+    return HOW[how]
+
+
+@dataclass(frozen=True)
+class NewLabels:
+    """Labels that are to join, and how they are known."""
+
+    labels: LabelSet
+    features: Any
+    """What makes the classifier's rows of texts."""
+    blend: Blend = HOW["all"]
+    vectors: Any = None
+    """A row for each of them, in place of what `features` would make of their texts."""
+
+    def rows(self) -> Matrix:
+        """A row for the name of each label, as the classifier sees texts."""
+        if self.vectors is not None:
+            return self._given()
+        if isinstance(self.features, Precomputed):
+            raise ParameterError(
+                "this model was trained on vectors made elsewhere and reads no texts: give vectors "
+                "of the labels (vectors=…)"
+            )
+        made: Matrix = self.features.transform(self.labels.names)
+        return made
+
+    def _given(self) -> Matrix:
+        vectors = self.vectors
+        shape, wanted = np.shape(vectors), (len(self.labels), self.features.n_features)
+        if isinstance(self.features, Each) or shape != wanted:
+            wide = "one width" if isinstance(self.features, Each) else f"{wanted[1]} columns"
+            raise ShapeError(
+                f"vectors are {shape}, for {wanted[0]} labels of a model whose rows have {wide}"
+            )
+        rows: Matrix = (
+            self.features.transform(vectors) if isinstance(self.features, Precomputed) else vectors
+        )
+        return rows
+
+    def own_rows(self) -> csr_matrix:
+        """The same of all names of each label, with like words and what describes it."""
+        if self.vectors is not None:
+            return canonical(self._given(), "vectors")
+        starts, names = self.labels.all_names()
+        owners = np.repeat(np.arange(len(self.labels)), np.diff(starts))
+        blocks = []
+        for part, weight in _blocks(self.features):
+            first = part.transform(names)
+            if not issparse(first):  # an encoder's: several names would blur each other
+                blocks.append(csr_matrix(first[starts[:-1]]) * np.float32(weight))
+                continue
+            rows = _largest(first, owners, len(self.labels))
+            if self.labels.texts is not None:
+                described = csr_matrix(part.transform(self.labels.texts))
+                nameless = ~filled_rows(rows)
+                share = np.where(nameless, 1.0, _DESCRIBED).astype(np.float32)
+                described.data *= np.repeat(share, np.diff(described.indptr))
+                rows = rows.maximum(described)
+            blocks.append(csr_matrix(_with_like_words(part, rows)) * np.float32(weight))
+        return canonical(hstack(blocks, "csr"))
+
+
+def _blocks(features: Featurizer, weight: float = 1.0) -> list[tuple[Featurizer, float]]:
+    """The featurizers whose columns lie side by side, and what their rows are multiplied by."""
+    if not isinstance(features, Concat):
+        return [(features, weight)]
+    weights = np.ones(len(features.parts_)) if features.weights is None else features.weights
+    length = float(np.linalg.norm(weights)) if features.norm is not None else 1.0
+    return [
+        block
+        for part, own in zip(features.parts_, weights, strict=True)
+        for block in _blocks(part, weight * float(own) / (length or 1.0))
+    ]
+
+
+def _largest(rows: csr_matrix, owners: np.ndarray, count: int) -> csr_matrix:
+    """The largest value in each column of the rows of each owner."""
+    if len(owners) == count:
+        return rows
+    cells = rows.tocoo()
+    at = owners[cells.row].astype(np.int64) * rows.shape[1] + cells.col
+    order = np.lexsort((-cells.data, at))
+    first = np.append(True, np.diff(at[order]) != 0) if len(order) else np.zeros(0, bool)
+    kept = order[first]
+    where = (owners[cells.row[kept]], cells.col[kept])
+    return csr_matrix((cells.data[kept], where), (count, rows.shape[1]))
+
+
+def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
+    """Rows in which words that begin as those of a row count too, at half their weight."""
+    if not isinstance(features, Tfidf) or features.hashing is not None:
+        return rows
+    if features.analyzer != "word":
+        return rows
+    terms = features.terms_
+    long = pc.and_(
+        pc.greater_equal(pc.utf8_length(terms), _PREFIX),
+        pc.invert(pc.match_substring(terms, " ")),
+    )
+    places = np.flatnonzero(np.asarray(long))
+    starts = pc.utf8_slice_codeunits(terms.take(pa.array(places)), 0, _PREFIX)
+    numbers = np.asarray(starts.dictionary_encode().indices, dtype=np.int64)
+    size = int(numbers.max(initial=-1)) + 1
+    begins = csr_matrix((np.ones(len(places), np.float32), (places, numbers)), (len(terms), size))
+    return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
+
+
+# ---------------------------------------------------------------------- more labels
+@singledispatch
+def added(classifier: Classifier, new: NewLabels) -> Classifier:
+    """A classifier that knows more labels, after its own.
+
+    `added.register(SomeClassifier)` takes a function that adds to classifiers of another kind.
+    """
+    raise ParameterError(
+        f"labels cannot be added to a {type(classifier).__name__}, which has no rows of labels "
+        "that could be made without training: fit the model anew, or mix it with one that can "
+        "(such as xr-linear, dismec or knn)"
+    )
+
+
+@added.register(OneVsAll)
+def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
+    near = neighbours_of(classifier, canonical(new.rows()), new.blend)
+    [weights] = blended(classifier, new.own_rows(), near, new.blend)
+    return classifier.add_labels(new.labels, weights)
+
+
+@added.register(TreeClassifier)
+def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
+    near = neighbours_of(classifier, canonical(new.rows()), new.blend)
+    weights = blended(classifier, new.own_rows(), near, new.blend)
+    return classifier.add_labels(new.labels, weights, nearest(near, common=0))
+
+
+@added.register(NearestNeighbours)
+def _to_neighbours(classifier: NearestNeighbours, new: NewLabels) -> Classifier:
+    starts, names = new.labels.all_names()
+    owners = np.repeat(np.arange(len(new.labels)), np.diff(starts))
+    if new.vectors is not None or isinstance(new.features, Precomputed):
+        owners, names, rows = np.arange(len(new.labels)), new.labels.names, new.rows()
+    else:
+        rows = new.features.transform(names)
+    return classifier.add_labels(new.labels, rows, owners, names)
+
+
+@added.register(LabelVectors)
+def _to_vectors(classifier: LabelVectors, new: NewLabels) -> Classifier:
+    # as in training: a label is read by its longer text, where it has one
+    texts = new.labels.names if new.labels.texts is None else new.labels.texts
+    vectors = new.rows() if new.vectors is not None else new.features.transform(texts)
+    return classifier.add_labels(new.labels, vectors)
+
+
+@added.register(Prior)
+def _to_prior(classifier: Prior, new: NewLabels) -> Classifier:
+    raise ParameterError(
+        "labels cannot be added to a Prior, which knows labels by how frequent they are alone"
+    )
+
+
+@added.register(Ensemble)
+def _to_ensemble(classifier: Ensemble, new: NewLabels) -> Classifier:
+    features = new.features
+    of_each = (
+        features.parts_ if isinstance(features, Each) else [features] * len(classifier.members_)
+    )
+    members = [
+        added(member, replace(new, features=own))
+        for member, own in zip(classifier.members_, of_each, strict=True)
+    ]
+    return classifier.with_members(members)
+
+
+@added.register(Mix)
+def _to_mix(classifier: Mix, new: NewLabels) -> Classifier:
+    labels, known = classifier.labels_.extended(new.labels), len(classifier.labels_)
+    members, calibrators, numbers, more = [], [], [], len(new.labels)
+    refused: list[str] = []
+    for member, calibrator, source, own in zip(
+        classifier.members_,
+        classifier.calibrators_,
+        classifier.sources_.tolist(),
+        classifier.numbers_,
+        strict=True,
+    ):
+        own = own if len(own) else np.arange(known, dtype=np.int32)
+        try:
+            member = added(member, replace(new, features=new.features.parts_[source]))
+        except ParameterError as error:
+            refused.append(str(error))
+        else:
+            own = np.append(own, np.arange(known, known + more, dtype=np.int32))
+            calibrator = calibrator.with_unseen(more)
+        members.append(member)
+        calibrators.append(calibrator)
+        same = len(own) == len(labels) and (own == np.arange(len(labels))).all()
+        numbers.append(own[:0] if same else own)
+    if len(refused) == len(members):
+        raise ParameterError(f"none of the members of the mix can take labels in: {refused[0]}")
+    return classifier.with_members(
+        members,
+        labels_=labels,
+        calibrators_=calibrators,
+        numbers_=numbers,
+        label_counts_=np.append(classifier.label_counts_, np.zeros(more, np.int64)),
+        names_=None if classifier.names_ is None else classifier.names_.add_labels(new.labels),
+    )

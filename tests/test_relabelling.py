@@ -1,0 +1,274 @@
+"""Labels that join a tagger without training, leave it, or get other names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from megalabel import Corpus, LabelSet, load, systems
+from megalabel.data.synthetic import generate
+from megalabel.decision import FrankWolfe
+from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
+from megalabel.linear.blend import Blend
+from megalabel.mixing import mix
+from megalabel.tagger import Tagger
+
+NEW = ["red summer gown", "copper kettle", "qqq zzz"]
+# systems with rows of labels, and settings that give small trees
+ROWED = {
+    "dismec": {},
+    "ova-logistic": {},
+    "xr-linear": {"max_leaf": 20, "trees": 2},
+    "bonsai": {"max_leaf": 20, "trees": 1},
+    "plt": {"max_leaf": 20, "classifier__exact": False},
+}
+
+
+@pytest.fixture(scope="module")
+def shop() -> Corpus:
+    return generate(texts=700, labels=200).corpus
+
+
+@pytest.fixture(scope="module")
+def fitted(shop):
+    made: dict[str, Tagger] = {}
+
+    def get(name: str) -> Tagger:
+        if name not in made:
+            made[name] = systems.create(name, **ROWED.get(name, {})).fit(shop[:500])
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def mixed(fitted, shop) -> Tagger:
+    return mix([fitted("dismec"), fitted("knn")], shop[500:600], form="means")
+
+
+def scores(tagger: Tagger, corpus: Corpus) -> csr_matrix:
+    """What the classifier says of every label, as far as it looks."""
+    return tagger._scores(corpus, len(tagger.labels))
+
+
+@pytest.mark.parametrize("name", ROWED)
+def test_labels_that_are_there_do_not_move(name, fitted, shop):
+    tagger = fitted(name)
+    more, queries, known = tagger.add_labels(NEW), shop[600:], len(tagger.labels)
+    assert more.labels.ids.to_pylist()[known:] == NEW
+    assert len(tagger.labels) == known
+    before, after = scores(tagger, queries), scores(more, queries)
+    for row in range(len(queries)):
+        then = dict(zip(before.ids[row].tolist(), before.scores[row].tolist(), strict=True))
+        now = dict(zip(after.ids[row].tolist(), after.scores[row].tolist(), strict=True))
+        # where a beam ends, labels that came take places of candidates
+        assert all(then[label] == score for label, score in now.items() if label < known)
+        old = [label for label in after.ids[row].tolist() if label < known]
+        assert old == [label for label in before.ids[row].tolist() if label in set(old)]
+
+
+@pytest.mark.parametrize("name", [*ROWED, "knn"])
+def test_labels_that_came_and_went_leave_no_trace(name, fitted, shop):
+    tagger, queries = fitted(name), shop[600:]
+    back = tagger.add_labels(NEW).remove_labels(NEW)
+    for one, other in ((tagger.rank(queries, 20), back.rank(queries, 20)),):
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.scores, other.scores)
+    np.testing.assert_array_equal(back.label_counts_, tagger.label_counts_)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    words=st.lists(st.sampled_from(["red", "blue", "gown", "kettle", "qqq"]), min_size=1),
+    gone=st.sets(st.integers(0, 199), max_size=30),
+)
+def test_any_labels_may_come_and_go(fitted, shop, words, gone):
+    tagger, queries = fitted("xr-linear"), shop[600:620]
+    names = [f"{word} {i}" for i, word in enumerate(words)]
+    ids = [tagger.labels.ids[i].as_py() for i in sorted(gone)]
+    one = tagger.add_labels(names).remove_labels([*ids, *names])
+    other = tagger.remove_labels(ids) if ids else tagger
+    np.testing.assert_array_equal(one.rank(queries, 5).ids, other.rank(queries, 5).ids)
+    np.testing.assert_array_equal(one.rank(queries, 5).scores, other.rank(queries, 5).scores)
+
+
+@pytest.mark.parametrize("name", ["dismec", "ova-logistic", "bonsai", "knn"])
+def test_a_new_label_is_found_by_its_name(name, fitted):
+    more = fitted(name).add_labels(NEW)
+    assert NEW[0] in [tag.label for tag in more.tag("red summer gown", k=10)]
+    assert NEW[1] in [tag.label for tag in more.tag("a copper kettle", k=10)]
+
+
+def test_arrays_are_shared(fitted):
+    tagger = fitted("xr-linear")
+    for made in (tagger.add_labels(NEW), tagger.rename_labels({"group-1": "wooden"})):
+        assert made.features_ is tagger.features_
+        assert made.text_hashes_ is tagger.text_hashes_
+    more = tagger.add_labels(NEW)
+    for tree, other, levels, others in zip(
+        tagger.classifier_.trees_,
+        more.classifier_.trees_,
+        tagger.classifier_.levels_,
+        more.classifier_.levels_,
+        strict=True,
+    ):
+        assert all(a is b for a, b in zip(levels[:-1], others[:-1], strict=True))
+        assert all(a is b for a, b in zip(tree.levels_[:-1], other.levels_[:-1], strict=True))
+
+
+@pytest.mark.parametrize("name", ["dismec", "bonsai", "knn"])
+def test_other_names_change_names_alone(name, fitted, shop):
+    tagger, queries = fitted(name), shop[600:]
+    old = tagger.labels.name(3)
+    renamed = tagger.rename_labels({tagger.labels.ids[3].as_py(): "something else"})
+    assert (renamed.labels.name(3), tagger.labels.name(3)) == ("something else", old)
+    assert renamed.labels.ids.equals(tagger.labels.ids)
+    np.testing.assert_array_equal(renamed.rank(queries, 9).scores, tagger.rank(queries, 9).scores)
+    np.testing.assert_array_equal(renamed.rank(queries, 9).ids, tagger.rank(queries, 9).ids)
+    assert renamed.classifier_.labels_.name(3) == "something else"
+
+
+def test_a_mix_and_its_members(mixed, shop):
+    queries, known = shop[600:], len(mixed.labels)
+    more = mixed.add_labels(NEW)
+    assert [len(member.labels_) for member in more.classifier_.members_] == [known + 3] * 2
+    assert NEW[0] in [tag.label for tag in more.tag("red summer gown", k=100)]
+    back = more.remove_labels(NEW)
+    np.testing.assert_array_equal(back.rank(queries, 9).ids, mixed.rank(queries, 9).ids)
+    renamed = mixed.rename_labels({mixed.labels.ids[0].as_py(): "first"})
+    assert [member.labels_.name(0) for member in renamed.classifier_.members_] == ["first"] * 2
+    np.testing.assert_array_equal(renamed.rank(queries, 9).scores, mixed.rank(queries, 9).scores)
+
+
+@pytest.mark.parametrize("name", ["dismec", "bonsai", "knn"])
+def test_saved_and_loaded_with_new_labels(name, fitted, shop, tmp_path):
+    more = fitted(name).add_labels(NEW)
+    more.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", verify=True)
+    np.testing.assert_array_equal(loaded.rank(shop[600:], 9).ids, more.rank(shop[600:], 9).ids)
+    assert loaded.provenance_["relabelled"][0]["labels"] == 3
+    again = loaded.add_labels(["blue lamp"]).remove_labels(["blue lamp"])
+    np.testing.assert_array_equal(again.rank(shop[600:], 9).ids, more.rank(shop[600:], 9).ids)
+
+
+def test_labels_alone_are_read_from_a_vocabulary():
+    from megalabel.data import Concept, Vocabulary
+
+    vocabulary = Vocabulary.of(
+        [
+            Concept("http://x/1", {"en": "gowns"}, {"en": ["evening dresses"]}),
+            Concept("http://x/2", {"en": "trousers"}, {"en": ["jeans"]}),
+            Concept("http://x/3", {"en": "headgear"}, {"en": ["hats", "caps"]}),
+        ]
+    )
+    labels = LabelSet(
+        ["http://x/1", "http://x/2"], ["gowns", "trousers"], None, vocabulary, [0, 1], "en"
+    )
+    texts = ["red evening gown", "red dress", "blue jeans", "old jeans", "hats and caps of red"] * 8
+    targets = csr_matrix(np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 0]] * 8, np.float32))
+    tagger = systems.create("dismec").fit(Corpus(texts, None, targets, labels))
+    more = tagger.add_labels(["http://x/3"])
+    assert more.labels.name(2) == "headgear"
+    assert more.tag("caps and hats", k=1)[0].label == "headgear"  # by other names
+    with pytest.raises(UnknownLabelError, match="unknown concept"):
+        tagger.add_labels(["headgearings"])
+
+
+def test_texts_of_new_labels_are_learned(shop, fitted):
+    for name in ("dismec", "bonsai", "ova-logistic", "xr-linear"):
+        tagger = fitted(name)
+        positives = Corpus(
+            ["zebra crossing lamp", "zebra stripes lamp", "green table"],
+            targets=[["stripes"], ["stripes"], []],
+        )
+        before = tagger.classifier_.joined_
+        by_name = tagger.add_labels(["stripes"])
+        more = tagger.add_labels(["stripes"], positives=positives)
+        assert tagger.classifier_.joined_ is before
+        for text, falls in (("lamp with stripes", False), ("green table", True)):
+            margins = []
+            for made in (by_name, more):
+                ranking = made._scores([text], len(made.labels))
+                margins.append(ranking.scores[ranking.ids == len(tagger.labels)].max(initial=0))
+            assert (margins[1] <= margins[0]) if falls else (margins[1] >= margins[0])
+        assert more.label_counts_[-1] == 2
+        again = load_of(tagger).partial_fit(positives)  # joins by its name, then learns
+        assert again.labels == more.labels
+        np.testing.assert_array_equal(
+            again.rank(shop[600:], 5).scores, more.rank(shop[600:], 5).scores
+        )
+
+
+def load_of(tagger: Tagger) -> Tagger:
+    """A tagger that may change, of another's arrays."""
+    from megalabel.base import clone
+
+    made = clone(tagger)
+    made.restore(tagger.learned())
+    return made
+
+
+def test_what_was_trained_stays(fitted, shop):
+    with pytest.raises(ParameterError, match="goes on learning labels alone that were added"):
+        load_of(fitted("dismec")).partial_fit(shop[600:610])
+
+
+def test_classifiers_of_labels_are_made_as_asked(fitted):
+    tagger = fitted("dismec")
+    own = tagger.add_labels(["copper kettle"], how="text").classifier_.weights_.to_csr()[-1]
+    near = tagger.add_labels(["copper kettle"], how="neighbours").classifier_.weights_.to_csr()[-1]
+    both = tagger.add_labels(["copper kettle"]).classifier_.weights_.to_csr()[-1]
+    assert own.nnz < both.nnz
+    assert near.nnz <= both.nnz
+    louder = tagger.add_labels(["copper kettle"], how=Blend(shift=5.0))
+    assert louder.tag("something else", k=1)[0].label == "copper kettle"
+    blank = tagger.add_labels(["qqq zzz"]).classifier_.weights_.to_csr()[-1]
+    assert blank.nnz == 1
+    assert blank.data[0] < -0.5  # its bias: a label that nothing speaks for must not fill the top
+
+
+def test_vectors_in_place_of_texts(shop):
+    rows = np.eye(6, dtype=np.float32)
+    tagger = systems.create("dismec").fit(rows, [["a"], ["b"], ["a"], ["b"], ["c"], []])
+    with pytest.raises(ParameterError, match="reads no texts: give vectors"):
+        tagger.add_labels(["d"])
+    more = tagger.add_labels(["d"], vectors=rows[5:])
+    assert more.rank(rows[5:], 1).tags()[0][0].label == "d"
+    with pytest.raises(ShapeError, match="vectors are"):
+        tagger.add_labels(["d"], vectors=rows)
+
+
+def test_decisions_know_labels_that_came(fitted, shop):
+    tagger = load_of(fitted("dismec"))
+    tagger.set_decision(FrankWolfe("macro-f1", k=2), shop[500:600])
+    more = tagger.add_labels(NEW)
+    assert len(more.decision_.weights_) == len(more.labels)
+    assert len(more.tag("red summer gown", k=2)) == 2
+
+
+def test_errors_say_what_to_do(fitted):
+    tagger = fitted("dismec")
+    label = tagger.labels.ids[5].as_py()
+    for labels, error, message in (
+        ([label], ParameterError, f"label {label!r} is there already"),
+        (["new", "new"], DataError, "label 'new' is given twice"),
+        (["new", " "], DataError, "label 2 of 2 .* has no name"),
+        ([], ParameterError, "no label to add"),
+        ("new", ParameterError, "give labels as a list"),
+        ([("a", "b", "c")], ParameterError, "pairs of identifier and name"),
+    ):
+        with pytest.raises(error, match=message):
+            tagger.add_labels(labels)
+    with pytest.raises(ParameterError, match="how must be one of 'all'"):
+        tagger.add_labels(["new"], how="magic")
+    with pytest.raises(UnknownLabelError, match=f"unknown label '{label}x'; did you mean"):
+        tagger.remove_labels([f"{label}x"])
+    with pytest.raises(ParameterError, match="at least one label"):
+        tagger.remove_labels(tagger.labels.ids.to_pylist())
+    with pytest.raises(UnknownLabelError, match="unknown label 'nothing"):
+        tagger.rename_labels({"nothing of the kind": "new"})
+    with pytest.raises(ParameterError, match="the new name of"):
+        tagger.rename_labels({label: ""})
