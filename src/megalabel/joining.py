@@ -12,12 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from megalabel.data import LabelSet
-from megalabel.data.matrix import canonical, filled_rows
+from megalabel.data import Corpus, LabelSet
+from megalabel.data.matrix import canonical, filled_rows, normalised_rows
 from megalabel.errors import ParameterError, ShapeError
 from megalabel.features import Concat, Each, Precomputed, Tfidf
 from megalabel.linear import OneVsAll, Prior, TreeClassifier
-from megalabel.linear.blend import Blend, blended, nearest, neighbours_of
+from megalabel.linear.blend import (
+    Blend,
+    Linear,
+    Parts,
+    blended,
+    learned_blend,
+    nearest,
+    neighbours_of,
+)
 from megalabel.parts import Classifier, Featurizer
 from megalabel.rankers import Ensemble, LabelVectors, Mix
 from megalabel.retrieval import NearestNeighbours
@@ -28,9 +36,15 @@ if TYPE_CHECKING:
 HOW: Mapping[str, Blend] = {
     "all": Blend(),
     "text": Blend(neighbours=0.0),
-    "neighbours": Blend(text=0.0, neighbours=0.5, shift=-0.45),
+    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=0.5, shift=-0.45),
 }
 """How a classifier is made of a label without texts, by name."""
+AS_LOGITS: Mapping[str, Blend] = {
+    "all": Blend(text=8.0, vectors=12.0, neighbours=0.3, shift=-5.5),
+    "text": Blend(text=8.0, vectors=12.0, neighbours=0.0, shift=-7.0),
+    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=1.0, shift=0.0),
+}
+"""The same where margins are logits."""
 
 _PREFIX, _SPREAD = 6, 0.5  # words that agree in so many first characters count, beside a name's own
 _DESCRIBED = 0.5  # what the words of a description count beside those of names
@@ -55,6 +69,8 @@ class NewLabels:
     blend: Blend = HOW["all"]
     vectors: Any = None
     """A row for each of them, in place of what `features` would make of their texts."""
+    middle: np.ndarray | None = None
+    """The mean of texts' rows, where it is known."""
 
     def rows(self) -> Matrix:
         """A row for the name of each label, as the classifier sees texts."""
@@ -81,17 +97,22 @@ class NewLabels:
         )
         return rows
 
-    def own_rows(self) -> csr_matrix:
-        """The same of all names of each label, with like words and what describes it."""
+    def own_rows(self) -> tuple[csr_matrix, csr_matrix]:
+        """The words of all names of each label, with like words and what describes it; and the
+        vectors of names that encoders give. Products with rows of texts are cosines."""
+        width = self.features.n_features
         if self.vectors is not None:
-            return canonical(self._given(), "vectors")
+            return canonical(self._given(), "vectors"), csr_matrix((len(self.labels), width))
         starts, names = self.labels.all_names()
         owners = np.repeat(np.arange(len(self.labels)), np.diff(starts))
-        blocks = []
+        words, vectors = [], []
         for part, weight in _blocks(self.features):
             first = part.transform(names)
+            nothing = csr_matrix((len(self.labels), first.shape[1]), dtype=np.float32)
+            weight = np.float32(1 / weight if weight else 0)
             if not issparse(first):  # an encoder's: several names would blur each other
-                blocks.append(csr_matrix(first[starts[:-1]]) * np.float32(weight))
+                words.append(nothing)
+                vectors.append(csr_matrix(normalised_rows(first[starts[:-1]])) * weight)
                 continue
             rows = _largest(first, owners, len(self.labels))
             if self.labels.texts is not None:
@@ -100,8 +121,9 @@ class NewLabels:
                 share = np.where(nameless, 1.0, _DESCRIBED).astype(np.float32)
                 described.data *= np.repeat(share, np.diff(described.indptr))
                 rows = rows.maximum(described)
-            blocks.append(csr_matrix(_with_like_words(part, rows)) * np.float32(weight))
-        return canonical(hstack(blocks, "csr"))
+            words.append(csr_matrix(_with_like_words(part, rows)) * weight)
+            vectors.append(nothing)
+        return canonical(hstack(words, "csr")), canonical(hstack(vectors, "csr"))
 
 
 def _blocks(features: Featurizer, weight: float = 1.0) -> list[tuple[Featurizer, float]]:
@@ -149,6 +171,33 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
 
 
+_TEXTS, _LABELS, _MIDDLE = 1000, 2000, 500  # that a blend, and the mean of texts, are learned from
+
+
+def suited(classifier: Classifier, new: NewLabels, on: Corpus, seed: int = 0) -> NewLabels:
+    """The same new labels with a blend that is learned from texts which training has not seen.
+
+    Of texts without labels, only their mean is learned. Other classifiers than linear ones have
+    nothing to learn.
+    """
+    if not isinstance(classifier, OneVsAll | TreeClassifier):
+        return new
+    random, known = np.random.default_rng(seed), len(classifier.labels_)
+    some = np.sort(random.permutation(len(on))[:_TEXTS])
+    rows = canonical(new.features.transform(on[some]))
+    middle = np.asarray(rows[:_MIDDLE].mean(axis=0)).ravel()
+    new = replace(new, middle=middle)
+    targets = on.aligned(classifier.labels_).targets[some]
+    targets = csr_matrix(targets[:, :known])
+    if not targets.nnz or new.vectors is not None:
+        return new
+    numbers = np.sort(random.permutation(known)[:_LABELS])
+    apart = replace(new, labels=classifier.labels_.take(numbers))
+    parts = parts_of(classifier, apart, own=numbers)
+    blend = learned_blend(classifier, rows, targets[:, numbers], parts, new.blend, middle)
+    return replace(new, blend=blend)
+
+
 # ---------------------------------------------------------------------- more labels
 @singledispatch
 def added(classifier: Classifier, new: NewLabels) -> Classifier:
@@ -163,18 +212,32 @@ def added(classifier: Classifier, new: NewLabels) -> Classifier:
     )
 
 
+def parts_of(classifier: Linear, new: NewLabels, own: np.ndarray | None = None) -> Parts:
+    """What classifiers of new labels are made of; `own` is as for `neighbours_of`."""
+    near = neighbours_of(classifier, canonical(new.rows()), new.blend, own)
+    return Parts(*new.own_rows(), near)
+
+
 @added.register(OneVsAll)
 def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
-    near = neighbours_of(classifier, canonical(new.rows()), new.blend)
-    [weights] = blended(classifier, new.own_rows(), near, new.blend)
+    parts, blend = _suited(classifier, new)
+    [weights] = blended(classifier, parts, blend, new.middle)
     return classifier.add_labels(new.labels, weights)
 
 
 @added.register(TreeClassifier)
 def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
-    near = neighbours_of(classifier, canonical(new.rows()), new.blend)
-    weights = blended(classifier, new.own_rows(), near, new.blend)
-    return classifier.add_labels(new.labels, weights, nearest(near, common=0))
+    parts, blend = _suited(classifier, new)
+    weights = blended(classifier, parts, blend, new.middle)
+    return classifier.add_labels(new.labels, weights, nearest(parts.near, common=0))
+
+
+def _suited(classifier: Linear, new: NewLabels) -> tuple[Parts, Blend]:
+    """The parts of new labels, and a blend that suits the loss of the classifier."""
+    blend = new.blend
+    if classifier.loss == "logistic" and blend in HOW.values():
+        blend = AS_LOGITS[next(name for name, other in HOW.items() if other == blend)]
+    return parts_of(classifier, new), blend
 
 
 @added.register(NearestNeighbours)
@@ -247,6 +310,7 @@ def _to_mix(classifier: Mix, new: NewLabels) -> Classifier:
         labels_=labels,
         calibrators_=calibrators,
         numbers_=numbers,
-        label_counts_=np.append(classifier.label_counts_, np.zeros(more, np.int64)),
+        # as if one text carried each: a mix does not list labels that none carries
+        label_counts_=np.append(classifier.label_counts_, np.ones(more, np.int64)),
         names_=None if classifier.names_ is None else classifier.names_.add_labels(new.labels),
     )

@@ -16,9 +16,11 @@ from megalabel.answering import Answering
 from megalabel.base import Component, clone, unfitted, with_learned
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, ParameterError
-from megalabel.joining import NewLabels, added, blend_of
+from megalabel.features import Concat
+from megalabel.joining import NewLabels, added, blend_of, suited
+from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
-from megalabel.parts import Classifier
+from megalabel.parts import Classifier, Featurizer
 
 _SHOWN = 5  # labels that an error names
 
@@ -28,7 +30,8 @@ PartT = TypeVar("PartT", bound=Component)
 class Relabelling(Answering, ABC):
     """A fitted tagger whose labels change: each change gives a new one, which shares arrays."""
 
-    classifier: Classifier  # a parameter of what learns
+    classifier: Classifier  # parameters of what learns
+    features: Featurizer | None
 
     @abstractmethod
     def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
@@ -41,6 +44,8 @@ class Relabelling(Answering, ABC):
         texts: Sequence[str] | None = None,
         vectors: Any = None,
         positives: Corpus | None = None,
+        on: Corpus | None = None,
+        encoder: Featurizer | None = None,
         how: str | Blend = "all",
     ) -> Self:
         """A tagger that knows more labels, by their texts alone; this one stays as it is.
@@ -59,6 +64,13 @@ class Relabelling(Answering, ABC):
             A row for each label, in place of what the features would make of its texts.
         positives : Corpus, optional
             Texts that carry some of the new labels: they are learned as by `partial_fit`.
+        on : Corpus, optional
+            Texts that training has not seen, with labels that are known: how much each part of a
+            linear classifier counts is learned from them. Texts without labels help an encoder.
+        encoder : Featurizer, optional
+            Of linear systems whose features are words alone: what compares texts with the names of
+            new labels besides, such as `neural.Embedding`. It becomes part of the features; labels
+            that are there do not look at it.
         how : "all", "text", "neighbours" or Blend
             What linear classifiers are made of: the label's own text, the trained classifiers of
             the labels nearest to it, or both.
@@ -74,8 +86,15 @@ class Relabelling(Answering, ABC):
         """
         self.check_fitted()
         joining = labels_to_add(self.labels, labels, texts)
+        if encoder is not None:
+            with store.blaming(self):
+                wider = self._relabelled(self.learned() | with_encoder(self, encoder))
+            more = {"texts": texts, "positives": positives, "on": on, "how": how}
+            return wider.add_labels(joining, **more)
         new = NewLabels(joining, self.features_, blend_of(how), vectors)
         with store.blaming(self):
+            if on is not None:
+                new = suited(self.classifier_, new, on)
             learned = with_added(self, new, {"date": _now(), "how": str(how)})
         made = self._relabelled(learned)
         return made if positives is None else made.partial_fit(positives)
@@ -128,6 +147,8 @@ class Relabelling(Answering, ABC):
     def _relabelled(self, learned: Mapping[str, Any]) -> Self:
         """A tagger of the same parts, with what it has learned once labels have changed."""
         made: Self = clone(self)
+        if type(self.features_) is not type(learned["features_"]):
+            made.features = unfitted(learned["features_"])
         if type(self.classifier) is type(learned["classifier_"]):  # parameters by label are longer
             made.classifier = unfitted(learned["classifier_"])
         made.restore(learned)
@@ -150,6 +171,19 @@ def with_added(tagger: Answering, new: NewLabels, about: Mapping[str, Any]) -> d
     if tagger.calibration_ is not None:
         learned["calibration_"] = tagger.calibration_.with_unseen(more)
     return learned
+
+
+def with_encoder(tagger: Answering, encoder: Featurizer) -> dict[str, Any]:
+    """The features and the classifier of a tagger with an encoder beside its words."""
+    classifier = tagger.classifier_
+    if not isinstance(classifier, OneVsAll | TreeClassifier):
+        raise ParameterError(
+            f"an encoder can be put beside the features of a linear system alone, and this one "
+            f"answers by a {type(classifier).__name__}"
+        )
+    fitted = encoder if encoder.fitted else clone(encoder).fit(tagger.labels.names)
+    features = Concat.of([tagger.features_, fitted], norm=None)
+    return {"features_": features, "classifier_": classifier.widened(features.n_features)}
 
 
 def changed(tagger: Any, what: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,6 +57,12 @@ def evaluate(
         int,
         typer.Option(min=0, help="Show what labels add to P@k, frequent to rare, in so many bins."),
     ] = 0,
+    unseen: Annotated[
+        bool,
+        typer.Option(
+            "--unseen", help="Show labels that training has seen, and the others, by themselves."
+        ),
+    ] = False,
     reliability: Annotated[
         bool,
         typer.Option(
@@ -114,6 +120,8 @@ def evaluate(
             shown = result.summary(
                 intervals=intervals, bins=bins, reliability=reliability, seed=seed
             )
+        if unseen or everything:
+            shown["seen_and_unseen"] = result.seen_and_unseen().to_pylist()
         shown |= {"split": corpus.source["split"], "labels": len(tagger.labels)}
         shown |= {"trained_on": tagger.seen_texts(corpus), "seconds": round(seconds, 3)}
         if comparison is not None:
@@ -128,6 +136,8 @@ def evaluate(
         _show_intervals(result, everything, seed)
     if bins:
         _show_bins(result, bins)
+    if unseen or (everything and (tagger.label_counts_ == 0).any()):
+        _show_unseen(result)
     if reliability:
         _show_reliability(result)
     if comparison is not None:
@@ -171,6 +181,19 @@ def _show_bins(result: Evaluation, bins: int) -> None:
     columns += [f"{name} %" for name in shares[1:]]
     title = "Frequent to rare labels by how many training texts each has, in bins of equal volume"
     output.show_table(title, columns, rows)
+
+
+def _show_unseen(result: Evaluation) -> None:
+    k = result.cutoffs[-1]
+    shares = (f"R@{k}", f"macro-R@{k}", f"P@{k}")
+    rows = [
+        [row["group"], row["labels"], row["positives"]]
+        + [None if row[share] is None else 100 * row[share] for share in shares]
+        for row in result.seen_and_unseen().to_pylist()
+    ]
+    columns = ["labels seen in training", "labels", "in these texts"]
+    columns += [f"{shares[0]} %", f"{shares[1]} %", f"adds to {shares[2]} %"]
+    output.show_table("Labels that training has seen, and those that it has not", columns, rows)
 
 
 def _show_reliability(result: Evaluation) -> None:

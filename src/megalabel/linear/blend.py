@@ -7,35 +7,56 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack, vstack
 
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.tree import TreeClassifier
 
+LIFT = 0.1
+"""What is added to the margins of new labels, which are wanted: unlike those of training, nobody
+has told the model what their texts are."""
 _AT_ONCE = 4096  # labels whose sums are made together
+_LOGITS = 5.0  # a unit of margin in logits
 
 Linear = OneVsAll | TreeClassifier
 
 
 class Blend(NamedTuple):
     """How much each part counts in the classifier of a label that has no texts:
-    text * (its own row) + neighbours * (the mean of its neighbours' classifiers) + shift.
 
-    Neighbours are the labels whose classifiers say the most to the label's own name, as a text;
-    they are weighed by the softmax of what they say.
+    text * (words of its name) + vectors * (the encoder's vector of its name)
+    + neighbours * (mean of its neighbours' classifiers) + shift.
+
+    Words and vectors are scaled so that their products with a text are cosines. Neighbours are the
+    labels whose classifiers say the most to the label's own name, as a text; they are weighed by
+    the softmax of what they say.
     """
 
-    text: float = 0.8
-    """How much the label's own words, or its vector, count."""
-    neighbours: float = 0.1
+    text: float = 0.5
+    """How much the words of the label's names count."""
+    vectors: float = 0.8
+    """How much the vector of the label's name counts, where features hold an encoder's."""
+    hub: float = 0.5
+    """Which share of its similarity to texts on average is taken from a vector's similarity."""
+    neighbours: float = 0.08
     """How much the mean of its neighbours' classifiers counts."""
-    shift: float = -0.9
+    shift: float = -0.85
     """What is added to every margin: the bias of a label that nothing speaks for."""
     nearest: int = 10
     """How many neighbours a label has."""
     temperature: float = 0.2
     """Of the softmax: the lower it is, the more the nearest count."""
+
+
+class Parts(NamedTuple):
+    """What classifiers of new labels are made of: a row each."""
+
+    words: csr_matrix
+    vectors: csr_matrix
+    near: csr_matrix
+    """The weights of the labels known that are neighbours; none for a label without any."""
 
 
 def levels_of(classifier: Linear) -> list[tuple[Sequence[ChunkedWeights], np.ndarray]]:
@@ -76,36 +97,100 @@ def neighbours_of(
 
 
 def blended(
-    classifier: Linear, rows: csr_matrix, near: csr_matrix, blend: Blend
+    classifier: Linear, parts: Parts, blend: Blend, middle: np.ndarray | None = None
 ) -> list[csr_matrix]:
     """Weights (labels, features + 1) of new labels in each tree of a classifier.
 
-    Parameters
-    ----------
-    classifier : OneVsAll or TreeClassifier
-    rows : CSR matrix (labels, features)
-        The labels' own rows.
-    near : CSR matrix (labels, labels known)
-        Their neighbours, as `neighbours_of` gives them. A label without any has the mean of all
-        biases.
-    blend : Blend
+    A label without neighbours has the mean of all biases in place of theirs. `middle` is the mean
+    of texts' rows, where it is known.
     """
+    rows, near = blend.text * parts.words + blend.vectors * parts.vectors, parts.near
     made, alone = [], np.diff(near.indptr) == 0
-    nothing = csr_matrix((rows.shape[0], 1), dtype=np.float32)
-    text = hstack([rows * np.float32(blend.text), nothing], "csr")
+    text = hstack([rows, csr_matrix((rows.shape[0], 1))], "csr")
+    shift = np.full(rows.shape[0], blend.shift)
+    if middle is not None:
+        shift -= blend.vectors * blend.hub * (parts.vectors @ middle)
     for levels, leaves in levels_of(classifier):
         places = np.empty(len(leaves), np.int64)
         places[leaves] = np.arange(len(leaves))
         own = levels[-1].to_csr()[places]
         biases = np.asarray(own[:, [-1]].todense()).ravel()
         bias = near @ biases + alone * (biases.mean() if len(biases) else 0.0)
-        bias = blend.neighbours * bias + blend.shift / (classifier.bias or np.inf)
+        bias = blend.neighbours * bias + shift / (classifier.bias or np.inf)
         where = (np.arange(len(bias)), np.full(len(bias), rows.shape[1]))
         sums = _sums(near, own, classifier.prune) * np.float32(blend.neighbours)
-        made.append(
-            csr_matrix(text + sums + csr_matrix((bias, where), text.shape), dtype=np.float32)
-        )
+        whole = text + sums + csr_matrix((bias, where), text.shape)
+        made.append(csr_matrix(whole, dtype=np.float32))
     return made
+
+
+def learned_blend(
+    classifier: Linear,
+    rows: csr_matrix,
+    targets: csr_matrix,
+    parts: Parts,
+    blend: Blend,
+    middle: np.ndarray,
+) -> Blend:
+    """A blend whose numbers suit some of the labels known, each as if it were new.
+
+    The loss of the classifier itself is minimised over all pairs of texts and labels, so that new
+    labels are on the scale of those that were trained; then `LIFT` is added.
+
+    Parameters
+    ----------
+    classifier : OneVsAll or TreeClassifier
+    rows : CSR matrix (texts, features)
+        Texts that training has not seen.
+    targets : CSR matrix (texts, labels)
+        Which of them carry the labels that stand for new ones.
+    parts : Parts
+        Those of these labels; none is its own neighbour.
+    blend : Blend
+        Where to start, and what is not learned.
+    middle : array (features,)
+        The mean of texts' rows.
+    """
+    alone = Blend(0.0, 0.0, 0.0, 1.0, 0.0, blend.nearest, blend.temperature)
+    near = blended(classifier, parts, alone)[0]
+    one = csr_matrix(np.full((rows.shape[0], 1), classifier.bias))
+    similar = (rows @ parts.vectors.T).toarray()
+    columns = [
+        (rows @ parts.words.T).toarray(),
+        similar,
+        np.broadcast_to(-(parts.vectors @ middle), similar.shape),
+        (hstack([rows, one], "csr") @ near.T).toarray(),
+        np.ones(similar.shape),
+    ]
+    scores = np.stack([column.ravel() for column in columns], axis=1).astype(np.float64)
+    truth = np.where(targets.toarray().ravel() > 0, 1.0, -1.0)
+    if not (truth > 0).any():
+        return blend
+    is_logistic = classifier.loss == "logistic"
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = truth * (scores @ weights)
+        if is_logistic:
+            slope = -1 / (1 + np.exp(np.clip(margins, -500, 500)))
+            value = np.logaddexp(0, -margins).mean()
+        else:
+            short = np.maximum(0, 1 - margins)
+            value, slope = np.square(short).mean(), -2 * short
+        return float(value), scores.T @ (truth * slope) / len(truth)
+
+    start = np.array([0.1, 0.1, 0.0, 0.0, -1.0])
+    bounds = [(0, None)] * 4 + [(None, None)]
+    text, vectors, hub, neighbours, shift = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x.tolist()
+    lift = LIFT * (_LOGITS if is_logistic else 1)
+    return blend._replace(
+        text=text,
+        vectors=vectors,
+        hub=min(1.0, hub / vectors) if vectors else 0.0,
+        neighbours=neighbours,
+        shift=shift + lift,
+    )
 
 
 def _sums(near: csr_matrix, weights: csr_matrix, least: float) -> csr_matrix:

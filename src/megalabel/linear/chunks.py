@@ -365,6 +365,23 @@ class ChunkedWeights(Component):
         places[nodes] = -1  # nowhere
         return self._with(self._alike(weights), [places, nodes], self.child_starts_)
 
+    def widened(self, features: int) -> ChunkedWeights:
+        """The level over more features, which follow its own; no node has a weight there.
+
+        Examples
+        --------
+        >>> level = ChunkedWeights.build(csr_matrix([[1.0, 0, 0.5]]), [0, 1])
+        >>> level.widened(3).to_csr().toarray()
+        array([[1. , 0. , 0. , 0.5]], dtype=float32)
+        """
+        nodes, columns, values = self._stored(0, self.n_parents)
+        columns = np.where(columns == self.n_features_, features, columns)
+        stored = csr_matrix((values, (nodes, columns)), (self.n_nodes, features + 1))
+        by_node = {}
+        if self.precision == "int8":
+            by_node = {name: getattr(self, name) for name in BY_NODE}
+        return self._of_stored(stored, self.child_starts_, by_node)
+
     def _alike(self, weights: csr_matrix) -> ChunkedWeights:
         """Weights in the form that these have, below one parent."""
         return self.build(weights, [0, weights.shape[0]], self.precision)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import array, optional, part
+from megalabel.base import array, optional, part, unfitted, with_learned
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -156,6 +156,12 @@ class OneVsAll(training.LinearClassifier):
             }
         )
         return more
+
+    def widened(self, features: int) -> Self:
+        """A copy for rows of more columns, which follow those there are and have no weight."""
+        self.check_fitted()
+        weights = self.weights_.widened(features)
+        return with_learned(unfitted(self), **(self.learned() | {"weights_": weights}))
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Learn more texts of labels that came after training (`add_labels`); the classifiers that

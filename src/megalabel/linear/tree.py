@@ -24,6 +24,8 @@ from megalabel.base import (
     optional,
     part,
     sequence_of,
+    unfitted,
+    with_learned,
 )
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
@@ -397,6 +399,12 @@ class TreeClassifier(training.LinearClassifier):
             }
         )
         return more
+
+    def widened(self, features: int) -> Self:
+        """A copy for rows of more columns, which follow those there are and have no weight."""
+        self.check_fitted()
+        levels = [[level.widened(features) for level in own] for own in self.levels_]
+        return with_learned(unfitted(self), **(self.learned() | {"levels_": levels}))
 
     def partial_fit(self, X: Matrix, Y: csr_matrix, labels: LabelSet) -> Self:
         """Learn more texts of labels that came after training (`add_labels`), as `OneVsAll` does;

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from megalabel.data.tabular import to_pandas
-from megalabel.errors import ParameterError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.metrics.bootstrap import bounded, check_options, normal_quantile, percentiles
 from megalabel.metrics.comparison import Comparison
+from megalabel.metrics.generalised import seen_and_unseen
 from megalabel.metrics.instance import UNBOUNDED, ratio
 from megalabel.metrics.macro import coverage_spread, ends_of, equal_volumes, label_metrics
 from megalabel.metrics.plain import plain_value, questions
@@ -30,6 +31,7 @@ class Evaluation(Values):
     - `table(*metrics)`: some of the values, or all, by the names that papers use;
     - `per_label(k)`: counts and metrics of every label;
     - `bins(k)`: what frequent and rare labels add to P@k, in bins of equal volume;
+    - `seen_and_unseen()`: labels that training has seen and others, and their harmonic mean;
     - `reliability(k)`: probabilities against hit rates, in bins of equal width or mass, by rank
       or by training frequency;
     - `intervals()`: confidence intervals over texts;
@@ -175,6 +177,38 @@ class Evaluation(Values):
                 "coverage": ratio(total(hits > 0), labels),
             }
         )
+
+    def seen_and_unseen(self, seen: Any = None) -> pa.Table:
+        """How well labels are found that were seen in training, and those that were not, such as
+        labels that were added to a model (generalised zero-shot evaluation).
+
+        Parameters
+        ----------
+        seen : bool array (labels,), optional
+            Which labels of the truth were seen. By default those that any training text carries.
+
+        Returns
+        -------
+        Arrow table
+            A row for the `group` "seen", "unseen", "all" and "harmonic mean" (2 S U / (S + U)):
+            its `labels` that any text carries, how often they are carried (`positives`), and by
+            cutoff the share of these that is found (`R`), its mean over labels (`macro-R`), and
+            what hits add to P@k (`P`).
+        """
+        tallies = self._held()
+        if seen is None:
+            if tallies.train_counts is None:
+                raise ParameterError(
+                    "give train_labels to evaluate: they say which labels were seen in training"
+                )
+            seen = tallies.train_counts > 0
+        seen = np.asarray(seen)
+        if seen.dtype != bool or seen.shape != tallies.positives.shape:
+            raise ShapeError(
+                f"seen must be bool {tallies.positives.shape}, one a label of the truth, not "
+                f"{seen.dtype} {seen.shape}"
+            )
+        return seen_and_unseen(tallies, seen)
 
     def reliability(
         self, k: int | None = None, *, mass: bool = False, by: By | None = None
