@@ -109,10 +109,10 @@ class NewLabels:
         for part, weight in _blocks(self.features):
             first = part.transform(names)
             nothing = csr_matrix((len(self.labels), first.shape[1]), dtype=np.float32)
-            weight = np.float32(1 / weight if weight else 0)
+            scale = np.float32(1 / weight if weight else 0)
             if not issparse(first):  # an encoder's: several names would blur each other
                 words.append(nothing)
-                vectors.append(csr_matrix(normalised_rows(first[starts[:-1]])) * weight)
+                vectors.append(csr_matrix(normalised_rows(first[starts[:-1]])) * scale)
                 continue
             rows = _largest(first, owners, len(self.labels))
             if self.labels.texts is not None:
@@ -121,7 +121,7 @@ class NewLabels:
                 share = np.where(nameless, 1.0, _DESCRIBED).astype(np.float32)
                 described.data *= np.repeat(share, np.diff(described.indptr))
                 rows = rows.maximum(described)
-            words.append(csr_matrix(_with_like_words(part, rows)) * weight)
+            words.append(csr_matrix(_with_like_words(part, rows)) * scale)
             vectors.append(nothing)
         return canonical(hstack(words, "csr")), canonical(hstack(vectors, "csr"))
 
@@ -156,7 +156,7 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     """Rows in which words that begin as those of a row count too, at half their weight."""
     if not isinstance(features, Tfidf) or features.hashing is not None:
         return rows
-    if features.analyzer != "word":
+    if features.analyzer != "word" or features.stemmer is not None:
         return rows
     terms = features.terms_
     long = pc.and_(

@@ -39,7 +39,7 @@ class Relabelling(Answering, ABC):
 
     def add_labels(
         self,
-        labels: LabelSet | Sequence[str] | Sequence[tuple[str, str]],
+        labels: LabelSet | Sequence[str | tuple[str, str]],
         *,
         texts: Sequence[str] | None = None,
         vectors: Any = None,
@@ -89,8 +89,7 @@ class Relabelling(Answering, ABC):
         if encoder is not None:
             with store.blaming(self):
                 wider = self._relabelled(self.learned() | with_encoder(self, encoder))
-            more = {"texts": texts, "positives": positives, "on": on, "how": how}
-            return wider.add_labels(joining, **more)
+            return wider.add_labels(joining, positives=positives, on=on, how=how)
         new = NewLabels(joining, self.features_, blend_of(how), vectors)
         with store.blaming(self):
             if on is not None:

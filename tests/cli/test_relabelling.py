@@ -56,7 +56,8 @@ def test_labels_of_a_file(model, tmp_path):
 def test_positives_are_learned(model, tmp_path):
     path = tmp_path / "more.jsonl"
     path.write_text('{"uid": "1", "text": "faded red hat", "labels": ["hats"]}\n', "utf-8")
-    run("labels", "add", model, "hats", "--positives", path, "--out", tmp_path / "more")
+    more = tmp_path / "more"
+    run("labels", "add", model, "hats", "--positives", path, "--on", path, "--out", more)
     more = Tagger.load(tmp_path / "more")
     assert more.label_counts_[-1] == 1
     assert "hats" in [tag.label for tag in more.tag("faded red", k=3)]
@@ -88,3 +89,15 @@ def test_bad_files(tmp_path):
     bad.write_bytes(b"ok\n\xff\n")
     with pytest.raises(DataError, match="expected UTF-8"):
         read_label_file(bad)
+
+
+def test_seen_and_unseen_labels_are_shown(model, tmp_path):
+    path = tmp_path / "test.jsonl"
+    lines = [("red dress", ["dresses"]), ("hats", ["hats"]), ("blue jeans", ["jeans"])]
+    path.write_text("".join(json.dumps({"text": t, "labels": y}) + "\n" for t, y in lines))
+    run("labels", "add", model, "hats")
+    found = json.loads(run("evaluate", model, path, "-k", 1, "--unseen", "--json"))
+    seen, unseen, both, _ = found["seen_and_unseen"]
+    assert (seen["labels"], unseen["labels"], both["positives"]) == (2, 1, 3)
+    assert seen["R@1"] == 1
+    assert "harmonic mean" in run("evaluate", model, path, "-k", 1, "--unseen")

@@ -12,7 +12,7 @@ import typer
 from megalabel import store
 from megalabel.cli import output
 from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
-from megalabel.cli.shared import Json, Model, Threads, use_threads
+from megalabel.cli.shared import Json, Model, Part, Threads, use_threads
 from megalabel.data.labelfiles import read_label_file
 from megalabel.errors import ParameterError
 from megalabel.joining import HOW
@@ -57,6 +57,13 @@ def add(
     positives: Annotated[
         Path | None, typer.Option(help="A corpus of texts that carry some of the new labels.")
     ] = None,
+    on: Annotated[
+        Path | None,
+        typer.Option(
+            help="A corpus that was not trained on: the scale of new labels is learned from it."
+        ),
+    ] = None,
+    part: Part = "test",
     out: Target = None,
     threads: Threads = None,
     reading: Reading = AS_USUAL,
@@ -70,9 +77,10 @@ def add(
     tagger, target = _opened(model, out)
     new = _pairs(labels, file)
     texts = None if positives is None else reading.corpus(positives, "train")
+    others = None if on is None else reading.corpus(on, part)
     started = time.perf_counter()
     with progress("adding labels"):
-        made = tagger.add_labels(new, how=how, positives=texts)
+        made = tagger.add_labels(new, how=how, positives=texts, on=others)
     _keep(made, target, "Added", len(new), started, as_json)
 
 

@@ -17,16 +17,16 @@ def read_label_file(path: str | Path) -> list[str | tuple[str, str]]:
     path = Path(path)
     if not path.is_file():
         raise DataError("there is no such file", file=path)
-    data = path.read_bytes()
+    data: bytes = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     try:
-        lines = data.decode("utf-8-sig").splitlines()
+        text: str = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError("expected UTF-8", file=path, line=line) from None
+        at = data[: error.start].count(b"\n") + 1
+        raise DataError("expected UTF-8", file=path, line=at) from None
     labels: list[str | tuple[str, str]] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         cells = [cell.strip() for cell in line.split("\t")]

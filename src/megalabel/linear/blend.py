@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack, vstack
+from scipy.special import expit
 
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.tree import TreeClassifier
 
-LIFT = 0.1
+LIFT = 0.05
 """What is added to the margins of new labels, which are wanted: unlike those of training, nobody
 has told the model what their texts are."""
 _AT_ONCE = 4096  # labels whose sums are made together
@@ -36,11 +37,11 @@ class Blend(NamedTuple):
 
     text: float = 0.5
     """How much the words of the label's names count."""
-    vectors: float = 0.8
+    vectors: float = 1.0
     """How much the vector of the label's name counts, where features hold an encoder's."""
     hub: float = 0.5
     """Which share of its similarity to texts on average is taken from a vector's similarity."""
-    neighbours: float = 0.08
+    neighbours: float = 0.12
     """How much the mean of its neighbours' classifiers counts."""
     shift: float = -0.85
     """What is added to every margin: the bias of a label that nothing speaks for."""
@@ -82,10 +83,10 @@ def neighbours_of(
     most = min(blend.nearest + more, known)
     bias = classifier.bias
     ids, margins = beam_search(levels, leaves, rows, most, post="noop", bias=bias, n_labels=known)
-    there = np.asarray(ids < known)
+    there: np.ndarray = np.less(ids, known)
     if own is not None:
         there &= ids != own[:, None]
-        there[:, blend.nearest :] &= (~there[:, : blend.nearest]).any(1)[:, None]
+        there[:, blend.nearest :] &= np.any(~there[:, : blend.nearest], axis=1, keepdims=True)
     there &= (np.diff(rows.indptr) > 0)[:, None]
     margins = np.where(there, margins, -np.inf)
     best = margins.max(1, initial=-1e30, keepdims=True)
@@ -132,10 +133,11 @@ def learned_blend(
     blend: Blend,
     middle: np.ndarray,
 ) -> Blend:
-    """A blend whose numbers suit some of the labels known, each as if it were new.
+    """A blend whose scale suits some of the labels known, each as if it were new.
 
-    The loss of the classifier itself is minimised over all pairs of texts and labels, so that new
-    labels are on the scale of those that were trained; then `LIFT` is added.
+    What the parts count beside each other stays as given. Their scale, and the shift, have the
+    least loss of the classifier itself over all pairs of texts and labels: so new labels are on the
+    scale of those that were trained. Then `LIFT` is added.
 
     Parameters
     ----------
@@ -147,49 +149,36 @@ def learned_blend(
     parts : Parts
         Those of these labels; none is its own neighbour.
     blend : Blend
-        Where to start, and what is not learned.
+        What is brought to scale.
     middle : array (features,)
         The mean of texts' rows.
     """
-    alone = Blend(0.0, 0.0, 0.0, 1.0, 0.0, blend.nearest, blend.temperature)
-    near = blended(classifier, parts, alone)[0]
-    one = csr_matrix(np.full((rows.shape[0], 1), classifier.bias))
-    similar = (rows @ parts.vectors.T).toarray()
-    columns = [
-        (rows @ parts.words.T).toarray(),
-        similar,
-        np.broadcast_to(-(parts.vectors @ middle), similar.shape),
-        (hstack([rows, one], "csr") @ near.T).toarray(),
-        np.ones(similar.shape),
-    ]
-    scores = np.stack([column.ravel() for column in columns], axis=1).astype(np.float64)
+    made = blended(classifier, parts, blend, middle)[0]
+    one = csr_matrix(np.full((rows.shape[0], 1), classifier.bias, np.float32))
+    margins = (hstack([rows, one], "csr") @ made.T).toarray().ravel().astype(np.float64)
     truth = np.where(targets.toarray().ravel() > 0, 1.0, -1.0)
     if not (truth > 0).any():
         return blend
-    is_logistic = classifier.loss == "logistic"
 
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = truth * (scores @ weights)
+    def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss of a line through the margins, and its slopes."""
+        right = truth * (line[0] * margins + line[1])
         if is_logistic:
-            slope = -1 / (1 + np.exp(np.clip(margins, -500, 500)))
-            value = np.logaddexp(0, -margins).mean()
+            value, slope = np.logaddexp(0, -right).mean(), -expit(-right)
         else:
-            short = np.maximum(0, 1 - margins)
+            short = np.maximum(0, 1 - right)
             value, slope = np.square(short).mean(), -2 * short
-        return float(value), scores.T @ (truth * slope) / len(truth)
+        slope *= truth
+        return float(value), np.array([(slope * margins).mean(), slope.mean()])
 
-    start = np.array([0.1, 0.1, 0.0, 0.0, -1.0])
-    bounds = [(0, None)] * 4 + [(None, None)]
-    text, vectors, hub, neighbours, shift = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds
-    ).x.tolist()
-    lift = LIFT * (_LOGITS if is_logistic else 1)
+    is_logistic = classifier.loss == "logistic"
+    bounds = [(0.01, 10.0), (None, None)]
+    scale, shift = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
     return blend._replace(
-        text=text,
-        vectors=vectors,
-        hub=min(1.0, hub / vectors) if vectors else 0.0,
-        neighbours=neighbours,
-        shift=shift + lift,
+        text=scale * blend.text,
+        vectors=scale * blend.vectors,
+        neighbours=scale * blend.neighbours,
+        shift=scale * blend.shift + shift + LIFT * (_LOGITS if is_logistic else 1),
     )
 
 
