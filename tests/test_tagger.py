@@ -137,9 +137,18 @@ def test_a_corpus_of_other_labels_is_not_measured(corpus):
         tagger.evaluate(Corpus(["a text"]))
 
 
+def test_new_words_join_those_of_neighbours(corpus):
+    tagger = systems.create("knn").fit(corpus)
+    before, width = tagger.rank(corpus, 3), tagger.features_.n_features
+    tagger.partial_fit(["zzyzx quux", "zzyzx"], [["strange"], ["strange"]])
+    assert tagger.tag("zzyzx", k=1)[0].label == "strange"
+    assert tagger.features_.n_features == width + 2
+    assert (tagger.rank(corpus, 3).ids == before.ids).mean() > 0.9
+
+
 def test_new_texts_of_unknown_words_are_said(corpus, caplog):
     tagger = systems.create("knn").fit(corpus)
-    tagger.partial_fit(["zzyzx"], [["strange"]])
+    tagger.partial_fit(["!"], [["strange"]])
     assert "1 of 1 new texts hold no word known" in caplog.text
 
 

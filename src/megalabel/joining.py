@@ -171,6 +171,19 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
 
 
+def with_stems(features: Any, names: pa.LargeStringArray) -> Any:
+    """Features that know the stems of words in these names; themselves where nothing is stemmed."""
+    if isinstance(features, Tfidf):
+        return features if features.stemmer is None else features.with_stems(names)
+    if not isinstance(features, Concat | Each):
+        return features
+    parts = [with_stems(part, names) for part in features.parts_]
+    if all(one is other for one, other in zip(parts, features.parts_, strict=True)):
+        return features
+    more = {k: v for k, v in features.get_params(deep=False).items() if k != "parts"}
+    return type(features).of(parts, **more)
+
+
 _TEXTS, _LABELS, _MIDDLE = 1000, 2000, 500  # that a blend, and the mean of texts, are learned from
 
 

@@ -17,7 +17,7 @@ from megalabel.base import Component, clone, unfitted, with_learned
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Concat
-from megalabel.joining import NewLabels, added, blend_of, suited
+from megalabel.joining import NewLabels, added, blend_of, suited, with_stems
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
 from megalabel.parts import Classifier, Featurizer
@@ -81,8 +81,8 @@ class Relabelling(Answering, ABC):
         >>> texts = ["red dress", "red evening dress", "blue jeans", "faded blue jeans"]
         >>> tagger = systems.create("dismec").fit(texts, [["dress"]] * 2 + [["trousers"]] * 2)
         >>> more = tagger.add_labels(["faded things"])
-        >>> more.rank(["faded shirt"], k=1).tags()[0][0].label, len(tagger.labels)
-        ('faded things', 2)
+        >>> more.labels.names.to_pylist(), len(tagger.labels)
+        (['dress', 'trousers', 'faded things'], 2)
         """
         self.check_fitted()
         joining = labels_to_add(self.labels, labels, texts)
@@ -90,7 +90,8 @@ class Relabelling(Answering, ABC):
             with store.blaming(self):
                 wider = self._relabelled(self.learned() | with_encoder(self, encoder))
             return wider.add_labels(joining, positives=positives, on=on, how=how)
-        new = NewLabels(joining, self.features_, blend_of(how), vectors)
+        features = with_stems(self.features_, joining.all_names()[1])
+        new = NewLabels(joining, features, blend_of(how), vectors)
         with store.blaming(self):
             if on is not None:
                 new = suited(self.classifier_, new, on)
@@ -160,6 +161,7 @@ def with_added(tagger: Answering, new: NewLabels, about: Mapping[str, Any]) -> d
     known = len(counts)
     counts_then = np.append(counts, np.zeros(more, np.int64))
     learned = tagger.learned() | {
+        "features_": new.features,
         "classifier_": added(tagger.classifier_, new),
         "label_counts_": counts_then,
         "decision_": tagger.decision_.with_alike(int(counts.argmin()), known, more),

@@ -52,6 +52,7 @@ from megalabel.preparing import (
 )
 from megalabel.progress import progress
 from megalabel.relabelling import Relabelling
+from megalabel.retrieval import NearestNeighbours
 
 log = logging.getLogger(__name__)
 
@@ -350,7 +351,8 @@ class Tagger(Relabelling):
     def partial_fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
         """Learn more texts where the classifier can; labels not seen before join the label set.
 
-        The features and the calibration stay as they are, but for the labels' frequencies.
+        Calibration stays as it is, but for the labels' frequencies. So do the features, but of
+        nearest neighbours: new words join theirs.
         """
         if not self.fitted:
             return self.fit(X, y, labels=labels)
@@ -365,6 +367,7 @@ class Tagger(Relabelling):
             self.classifier = made.classifier
             return self
         with store.blaming(self):
+            self._let_words_join(corpus)
             vectors = self.features_.transform(corpus)
         # rows of other kinds are not vectors
         read = self.classifier_.reads_texts or isinstance(vectors, list)
@@ -389,6 +392,16 @@ class Tagger(Relabelling):
         if self.calibration_ is not None:
             self.calibration_ = self.calibration_.for_counts(counts)
         return self
+
+    def _let_words_join(self, corpus: Corpus) -> None:
+        """Let neighbours be found by words that are new with these texts."""
+        features, classifier = self.features_, self.classifier_
+        if not isinstance(features, Tfidf) or not isinstance(classifier, NearestNeighbours):
+            return
+        grown = features.grown(corpus)
+        if grown.n_features > features.n_features:
+            self.classifier_ = classifier.widened(grown.n_features)
+            self.features_ = grown
 
     def calibrate(self, X: Any, y: Any = None, *, method: Calibrator | str = "joint") -> Self:
         """Calibrate anew on texts that training has not seen; the rest stays as it is.

@@ -384,3 +384,26 @@ def test_held_out_rows_are_those_of_a_fit_without_them(how):
     alone = tfidf.held_out(vectors, np.array([7]), np.array([7]))
     np.testing.assert_allclose(one[1].toarray(), alone.toarray(), rtol=1e-6)
     assert ours.has_canonical_format
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"ngram_range": (1, 2)}, {"norm": None, "use_idf": False}]
+)
+def test_words_of_more_texts_get_columns_at_the_end(settings):
+    texts = ["red dress", "blue dress", "red shoes"]
+    tfidf = Tfidf(**settings).fit(texts)
+    more = tfidf.grown(["a green dress", "green zebra"])
+    width = tfidf.n_features
+    assert more.terms_[:width].equals(tfidf.terms_)
+    assert more.n_texts_ == 5
+    rows = more.transform([*texts, "zebra dress green"])
+    assert rows.has_sorted_indices
+    np.testing.assert_array_equal(rows[:3, :width].toarray(), tfidf.transform(texts).toarray())
+    assert rows[:3, width:].nnz == 0
+    named = [more.terms_[i].as_py() for i in rows[3].indices]
+    assert set(named) == set(more.analyse("zebra dress green")) & set(more.terms_.to_pylist())
+    assert tfidf.n_features == width
+    assert more.grown(texts) is more
+    if tfidf.use_idf:  # of words that are new, as if learned with these texts
+        idf = more.idf_[more.terms_.to_pylist().index("green")]
+        assert idf == pytest.approx(np.log(6 / 3) + 1)

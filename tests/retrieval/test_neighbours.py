@@ -1,6 +1,7 @@
 """NearestNeighbours against a slow twin, and at the edges."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_csr
@@ -274,3 +275,36 @@ def test_learning_more_with_damaged_numbers_gives_an_error(name):
         model.partial_fit(X, Y, model.labels_)
     if owner is model:
         assert model.prior_.rows_ == rows
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "bm25"])
+def test_more_columns_change_no_answer(similarity):
+    random = np.random.default_rng(0)
+    X = csr_matrix(random.poisson(0.5, (40, 12)).astype(np.float32))
+    Y = csr_matrix((random.random((40, 6)) < 0.3).astype(np.float32))
+    model = NearestNeighbours(similarity=similarity).fit(X, Y)
+    wide = csr_matrix((X.data, X.indices, X.indptr), (40, 15))
+    one, other = model.rank(X, 4), model.widened(15).rank(wide, 4)
+    np.testing.assert_array_equal(one.ids, other.ids)
+    np.testing.assert_array_equal(one.scores, other.scores)
+    again = NearestNeighbours(similarity=similarity).fit(wide, Y)
+    np.testing.assert_array_equal(again.rank(wide, 4).scores, other.scores)
+
+
+def test_rows_of_labels_vote_and_leave_with_them():
+    X, Y = csr_matrix(np.eye(4, 6, dtype=np.float32)), csr_matrix(np.eye(4, dtype=np.float32))
+    model = NearestNeighbours().fit(X, Y)
+    rows = csr_matrix(np.eye(6, dtype=np.float32)[4:])
+    titles = pa.array(["new", "newer"], pa.large_string())
+    more = model.add_labels(LabelSet(["n"]), rows, np.array([0, 0]), titles)
+    assert more.rank(rows, 1).ids.ravel().tolist() == [4, 4]
+    assert (more.title(0), more.title(5)) == ("", "newer")
+    assert model.index_.shape[0] == 4
+    assert more.prior_.rows_ == model.prior_.rows_
+    left = more.take_labels([0, 1, 2, 3])
+    assert left.index_.shape == (4, 6)
+    assert left.points_ is None
+    np.testing.assert_array_equal(left.rank(X, 3).scores, model.rank(X, 3).scores)
+    both = more.take_labels([4, 0])
+    assert both.index_.shape[0] == 6
+    assert both.points_.tolist() == [4, 5]

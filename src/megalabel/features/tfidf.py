@@ -7,6 +7,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, vstack
 
 from megalabel import _native
@@ -91,7 +92,8 @@ class Tfidf(Featurizer):
     Attributes
     ----------
     terms_ : Arrow array of str
-        The terms, sorted; a term's position is its column. Not with `hashing`.
+        The terms, sorted, then those that came later (`grown`); a term's position is its column.
+        Not with `hashing`.
     slots_ : uint64 array
         The lookup table of the terms, as it is saved. Not with `hashing`.
     idf_ : float32 array
@@ -275,6 +277,48 @@ class Tfidf(Featurizer):
         for arrays in text_batches(texts):
             stems = self._more_stems(stems, self._normalised(arrays))
         return with_learned(type(self)(**self.get_params()), **self.learned() | {"stems_": stems})
+
+    def grown(self, texts: Any) -> Self:
+        """A copy that knows the words of more texts too: in new columns at the end, weighed by how
+        many of the new texts they are in. Columns that are there stay as they are.
+
+        Examples
+        --------
+        >>> more = Tfidf().fit(["red dress", "blue dress"]).grown(["red zebra"])
+        >>> more.terms_.to_pylist(), more.transform(["zebra"]).indices.tolist()
+        (['blue', 'dress', 'red', 'zebra'], [3])
+        """
+        self.check_fitted()
+        if self.hashing is not None:
+            return self
+        stems, runs, n_texts = self.stems_, list[TermArrays](), 0
+        for batch in text_batches(texts):
+            arrays = self._normalised(batch)
+            stems = self._more_stems(stems, arrays)
+            how = self._how if stems is None else self._settings(stems)
+            runs[:] = [_native.count_terms(arrays, how), *runs]
+            while len(runs) > 1:
+                runs[-2:] = [_native.merge_terms(runs[-2], runs[-1])]
+            n_texts += len(arrays[0]) - 1
+        if not runs:
+            return self
+        offsets, data, text_counts, _ = runs[0]
+        terms = from_arrays(offsets, data)
+        fewest = self.min_df if isinstance(self.min_df, int) else 1
+        new = np.asarray(pc.invert(pc.is_in(terms, value_set=self.terms_))) & (
+            text_counts >= fewest
+        )
+        if not new.any():
+            return self
+        learned = self.learned() | {"n_texts_": self.n_texts_ + n_texts}
+        learned["terms_"] = pa.concat_arrays([self.terms_, terms.filter(pa.array(new))])
+        learned["slots_"] = _native.lookup_slots(to_arrays(learned["terms_"]))
+        if self.use_idf:
+            idf = self._idf(learned["n_texts_"], text_counts[new])
+            learned["idf_"] = np.append(self.idf_, idf.astype(np.float32))
+        if stems is not None:
+            learned["stems_"] = stems
+        return with_learned(type(self)(**self.get_params()), **learned)
 
     def _learn_terms(
         self, n_texts: int, terms: TermArrays, found: int, stems: Stems | None

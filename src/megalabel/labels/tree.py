@@ -302,7 +302,7 @@ class LabelTree(Component):
         --------
         >>> tree = LabelTree.from_parents([-1, -1, 0, 1]).with_leaves(np.array([0]))
         >>> tree.level_sizes, tree.label_of_leaf_.tolist()
-        ([2, 5], [2, 4, 0, 3, 1])
+        ([2, 5], [2, 0, 4, 3, 1])
         """
         starts, of_each = self.levels_[-1], np.append(self.parents(self.depth), parents)
         counts = np.bincount(parents, minlength=len(starts) - 1)

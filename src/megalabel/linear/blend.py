@@ -15,7 +15,7 @@ from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.tree import TreeClassifier
 
-LIFT = 0.05
+LIFT = 0.08
 """What is added to the margins of new labels, which are wanted: unlike those of training, nobody
 has told the model what their texts are."""
 _AT_ONCE = 4096  # labels whose sums are made together
@@ -37,13 +37,13 @@ class Blend(NamedTuple):
 
     text: float = 0.5
     """How much the words of the label's names count."""
-    vectors: float = 1.0
+    vectors: float = 1.4
     """How much the vector of the label's name counts, where features hold an encoder's."""
     hub: float = 0.5
     """Which share of its similarity to texts on average is taken from a vector's similarity."""
     neighbours: float = 0.12
     """How much the mean of its neighbours' classifiers counts."""
-    shift: float = -0.85
+    shift: float = -0.9
     """What is added to every margin: the bias of a label that nothing speaks for."""
     nearest: int = 10
     """How many neighbours a label has."""

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Learned, array, integer, number, part, value
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    integer,
+    number,
+    part,
+    unfitted,
+    value,
+    with_learned,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_targets, check_width, clamped
@@ -83,6 +93,29 @@ class Prior(Classifier):
         self.label_counts_ = np.append(self.label_counts_, np.zeros(len(labels) - known))
         self._add(Y)
         return self
+
+    def add_labels(self, labels: LabelSet) -> Self:
+        """A copy that knows more labels, after its own, which no row carried; scores of the others
+        stay.
+
+        Examples
+        --------
+        >>> prior = Prior().fit(np.zeros((2, 1)), csr_matrix([[1, 0, 1], [0, 0, 1]]))
+        >>> [round(float(f), 2) for f in prior.add_labels(LabelSet(["new"])).frequencies_]
+        [0.5, 0.17, 0.83, 0.17]
+        """
+        self.check_fitted()
+        mean = self.label_counts_.sum() / max(1, self.rows_ * len(self.label_counts_))
+        share = min(1.0, self.smoothing * mean / max(1, self.rows_ + self.smoothing))
+        more = len(labels)
+        frequencies = np.append(self.frequencies_, np.full(more, share, np.float32))
+        learned = {
+            "labels_": self.labels_.extended(labels),
+            "label_counts_": np.append(self.label_counts_, np.zeros(more)),
+            "frequencies_": frequencies,
+            "order_": _falling(frequencies),
+        }
+        return with_learned(unfitted(self), **(self.learned() | learned))
 
     def _add(self, Y: csr_matrix) -> None:
         self.rows_ += int(Y.shape[0])

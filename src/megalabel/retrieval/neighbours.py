@@ -23,6 +23,8 @@ from megalabel.base import (
     one_of,
     optional,
     part,
+    unfitted,
+    with_learned,
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -223,9 +225,7 @@ class NearestNeighbours(Classifier):
         rows, known = self._features(rows), len(self.labels_)
         made, more, before = type(self)(**self.get_params(deep=False)), len(labels), self._documents
         all_labels = known + more
-        made.prior_ = self.prior_.take_labels(np.arange(known))
-        nothing = csr_matrix((0, all_labels), dtype=np.float32)
-        made.prior_.partial_fit(rows[:0], nothing, self.labels_.extended(labels))
+        made.prior_ = self.prior_.add_labels(labels)
         made._index(stacked(self._given_rows(), rows))
         votes = np.ones(len(owners), np.float32)
         more_targets = csr_matrix(
@@ -237,6 +237,18 @@ class NearestNeighbours(Classifier):
         points = np.arange(before, before + len(owners), dtype=np.int64)
         made.points_ = points if self.points_ is None else np.append(self.points_, points)
         return made
+
+    def widened(self, columns: int) -> Self:
+        """A copy over more columns, which follow those there are; no row has a value there."""
+        self.check_fitted()
+        made = type(self)(**self.get_params(deep=False))
+        rows = csr_matrix(self._given_rows())
+        rows.resize((rows.shape[0], columns))
+        made._index(rows)
+        prior = with_learned(unfitted(self.prior_), **self.prior_.learned())
+        prior.n_features_ = columns
+        kept = {"index_": made.index_, "counts_": made.counts_, "idf_": made.idf_, "prior_": prior}
+        return with_learned(made, **self.learned() | kept)
 
     @property
     def _documents(self) -> int:
