@@ -31,7 +31,7 @@ NO_STEMS = _native.Stems(
 )
 SHORTEST, LONGEST = 4, 6  # characters of a word with an ending, and of an ending
 OFTEN = 2  # words that show what becomes of an ending
-LOOKED_AT = 5_000  # words that endings are learned from, at most
+LOOKED_AT = 2_500  # words that endings are learned from, at most
 
 
 class Stems(Component):

@@ -91,7 +91,7 @@ class LexicalMatcher(Classifier):
     looked_at : int
         At most so many names are looked at for a text, those of rare words first.
     trees : BoostedTrees, optional
-        What scores matches; by default 100 trees of 8 leaves.
+        What scores matches; by default 60 trees of 8 leaves.
     texts : int
         At most so many texts are learned from by the trees; counts are of all.
     folds : int
@@ -280,7 +280,9 @@ class LexicalMatcher(Classifier):
             return None
         trees = self.trees
         if trees is None:
-            trees = BoostedTrees(trees=100, max_leaves=8, feature_share=0.3, seed=self.seed)
+            trees = BoostedTrees(
+                trees=60, max_leaves=8, learning_rate=0.15, feature_share=0.3, seed=self.seed
+            )
         grown: BoostedTrees = clone(trees).fit(features, hits)
         return grown
 
