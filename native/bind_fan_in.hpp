@@ -10,6 +10,7 @@
 #include "bind_arrays.hpp"
 #include "bind_linear.hpp"
 #include "fan_in.hpp"
+#include "fan_in_normalisers.hpp"
 #include "fan_in_search.hpp"
 #include "fan_in_training.hpp"
 
@@ -83,7 +84,7 @@ struct FanIn {
 struct FanInTraining {
     FanInIndices indices;
     FanInMoving weights, first, second;
-    InOut<float> bias;
+    InOut<float> squares, bias;
     In<std::int32_t> labels, places;
 
     fan_in::Layer view(std::size_t width) const {
@@ -107,7 +108,7 @@ struct FanInTruth {
 struct FanInOptimiser {
     fan_in::Method method;
     float rate, momentum, decay, beta1, beta2, epsilon;
-    std::uint64_t seed, step;
+    std::uint64_t seed, step, first;
 
     // step: of this one, from 0.
     fan_in::Optimiser view() const {
@@ -125,7 +126,8 @@ struct FanInOptimiser {
                 correction(beta1),
                 correction(beta2),
                 seed,
-                step};
+                step,
+                first};
     }
 };
 
@@ -139,16 +141,23 @@ auto moving_of(const FanInTraining& layer, fan_in::Method method) {
         if (array == nullptr)
             throw std::invalid_argument("moments must be of the type of their weights");
         if (array->size() == 0 && weights.size() > 0) {
-            if (needed) throw std::invalid_argument("adam keeps two moments of each weight");
+            if (needed) throw std::invalid_argument("adam keeps moments of each weight");
             return nullptr;
         }
         if (array->size() != weights.size())
             throw std::invalid_argument("moments must be as many as weights");
         return numbers(array->data());
     };
-    const bool adam = method == fan_in::Method::adam;
-    return fan_in::Moving<Number>{numbers(weights.data()), moment(layer.first, adam),
-                                  moment(layer.second, adam), weights.shape(1) * weights.shape(2)};
+    using fan_in::Method;
+    const bool by_label = method == Method::label_adam;
+    if (by_label && layer.squares.size() != layer.labels.size())
+        throw std::invalid_argument("label_adam keeps a square of each place");
+    return fan_in::Moving<Number>{numbers(weights.data()),
+                                  moment(layer.first, method != Method::sgd),
+                                  moment(layer.second, method == Method::adam),
+                                  by_label ? layer.squares.data() : nullptr,
+                                  weights.shape(1) * weights.shape(2),
+                                  weights.shape(2)};
 }
 
 template <class T>
@@ -175,7 +184,8 @@ inline void bind_fan_in(nb::module_& m) {
         .value("softmax", fan_in::Form::softmax);
     nb::enum_<fan_in::Method>(m, "FanInMethod", "How their weights move.")
         .value("sgd", fan_in::Method::sgd)
-        .value("adam", fan_in::Method::adam);
+        .value("adam", fan_in::Method::adam)
+        .value("label_adam", fan_in::Method::label_adam);
     bind_struct<FanIn>(m, "FanIn",
                        "Groups of labels that share the features they look at.\n"
                        "\n"
@@ -193,11 +203,14 @@ inline void bind_fan_in(nb::module_& m) {
         "The same while it is trained.\n"
         "\n"
         "Weights and their moments are float32 or the bits of bfloat16; moments of size 0 are not\n"
-        "kept. `places`: of each label, -1 where it is not here.",
+        "kept. `squares`: of label_adam, the second moment of each place. `places`: of each "
+        "label,\n"
+        "-1 where it is not here.",
         std::pair{"indices", &FanInTraining::indices},
         std::pair{"weights", &FanInTraining::weights}, std::pair{"first", &FanInTraining::first},
-        std::pair{"second", &FanInTraining::second}, std::pair{"bias", &FanInTraining::bias},
-        std::pair{"labels", &FanInTraining::labels}, std::pair{"places", &FanInTraining::places});
+        std::pair{"second", &FanInTraining::second}, std::pair{"squares", &FanInTraining::squares},
+        std::pair{"bias", &FanInTraining::bias}, std::pair{"labels", &FanInTraining::labels},
+        std::pair{"places", &FanInTraining::places});
     bind_struct<FanInTruth>(
         m, "FanInTruth",
         "A CSR matrix of labels, and what their losses count for.\n"
@@ -216,12 +229,15 @@ inline void bind_fan_in(nb::module_& m) {
         m, "FanInOptimiser",
         "How weights move; `step` is the number of this one, from 0.\n"
         "\n"
-        "Momentum is of sgd, betas and epsilon are of adam.",
+        "Momentum is of sgd, betas and epsilon are of adam, which keeps a second moment of each\n"
+        "weight, and of label_adam, which keeps one of each label: the mean over its weights.\n"
+        "`first` is the number of the first place among all, for what is drawn.",
         std::pair{"method", &FanInOptimiser::method}, std::pair{"rate", &FanInOptimiser::rate},
         std::pair{"momentum", &FanInOptimiser::momentum},
         std::pair{"decay", &FanInOptimiser::decay}, std::pair{"beta1", &FanInOptimiser::beta1},
         std::pair{"beta2", &FanInOptimiser::beta2}, std::pair{"epsilon", &FanInOptimiser::epsilon},
-        std::pair{"seed", &FanInOptimiser::seed}, std::pair{"step", &FanInOptimiser::step});
+        std::pair{"seed", &FanInOptimiser::seed}, std::pair{"step", &FanInOptimiser::step},
+        std::pair{"first", &FanInOptimiser::first});
     m.def(
         "fan_in_best",
         [](const FanIn& layer, In2<float> rows, In<std::uint8_t> allowed, std::size_t k) {
@@ -239,6 +255,17 @@ inline void bind_fan_in(nb::module_& m) {
         "`allowed` marks those that may be found, all if it is empty. A place that no label takes\n"
         "holds the number of labels and minus infinity.");
     m.def(
+        "fan_in_normalisers",
+        [](const FanIn& layer, In2<float> rows, float number) {
+            const fan_in::Layer view = layer.view();
+            return to_numpy(without_gil([&] {
+                return fan_in::normalisers(view, {rows.data(), rows.shape(0), rows.shape(1)},
+                                           number);
+            }));
+        },
+        nb::kw_only(), "layer"_a, "rows"_a, "number"_a,
+        "Of each row, the logarithm of the sum of exp(number * score) over all labels.");
+    m.def(
         "fan_in_step",
         [](const FanInTraining& layer, In2<float> rows, const FanInTruth& truth, fan_in::Form form,
            float number, const FanInOptimiser& optimiser, InOut2<float> gradient, bool update,
@@ -251,7 +278,7 @@ inline void bind_fan_in(nb::module_& m) {
         },
         nb::kw_only(), "layer"_a, "rows"_a, "truth"_a, "form"_a, "number"_a, "optimiser"_a,
         "gradient"_a, "update"_a, "valued"_a,
-        "One step of training, in place: the sum of the losses, which is 0 unless `valued`.\n"
+        "One step of training, in place; gives the sum of the losses, or 0 unless `valued`.\n"
         "\n"
         "Its gradient by the rows fills `gradient`; with `update`, weights and biases move. An "
         "error\n"

@@ -1,8 +1,11 @@
 // How weights move by their gradient, in place: gradient descent or Adam. Numbers of 16 bits are
 // rounded at random, so that small steps are right on average; what is drawn depends on the seed,
-// the step, the array and the place alone.
+// the step, the array and the place alone, and is what steps of torch and of GPUs draw
+// (neural/heads/steps/rounding.py).
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +16,8 @@
 
 namespace megalabel::fan_in {
 
-enum class Method { sgd, adam };
+// adam: a second moment of each weight; label_adam: of each label, the mean over its weights.
+enum class Method { sgd, adam, label_adam };
 
 struct Optimiser {
     Method method;
@@ -21,41 +25,65 @@ struct Optimiser {
     float beta1, beta2, epsilon;     // of adam
     float correction1, correction2;  // 1 - beta^steps
     std::uint64_t seed, step;
+    std::uint64_t first;  // the number of the first place among all, for what is drawn
 };
 
-// Two words from which those of a group are drawn.
-struct Key {
-    std::uint32_t low, high;
+// What is drawn for a group, of which `row` is the number of the first place.
+struct Drawing {
+    std::uint64_t seed;
+    std::uint32_t row, step, stream;
 };
 
-inline Key key_of(std::uint64_t seed, std::uint64_t step, std::uint64_t stream,
-                  std::uint64_t group) {
-    std::uint64_t x = seed;
-    for (const std::uint64_t part : {step, stream, group}) {
-        x += (part + 1) * 0x9e3779b97f4a7c15u;
-        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;  // the finaliser of SplitMix64
-        x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-        x ^= x >> 31;
+inline constexpr std::size_t drawn_together = 256;
+
+// Numbers of 16 random bits for 256 columns in a row: eight counters of Philox with 7 rounds
+// (Salmon et al. 2011) give four words each, and each word eight numbers of a multiplicative
+// generator.
+__attribute__((always_inline)) inline void draw(const Drawing& by, std::uint32_t block,
+                                                std::uint32_t* out) {
+    constexpr std::size_t counters = 8, words = 4, turns = 8;
+    std::uint32_t x[words][counters];
+    for (std::uint32_t i = 0; i < counters; ++i) {
+        x[0][i] = by.row;
+        x[1][i] = block * counters + i;
+        x[2][i] = by.step;
+        x[3][i] = by.stream;
     }
-    return {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(x >> 32)};
-}
-
-__attribute__((always_inline)) inline std::uint32_t draw(Key key, std::uint32_t place) {
-    std::uint32_t x = place * 0x9e3779b9u + key.low;
-    x = (x ^ x >> 16 ^ key.high) * 0x21f0aaadu;
-    x = (x ^ x >> 15) * 0x735a2d97u;
-    return x ^ x >> 15;
+    auto low = static_cast<std::uint32_t>(by.seed),
+         high = static_cast<std::uint32_t>(by.seed >> 32);
+    for (int round = 0; round < 7; ++round) {
+        for (std::size_t i = 0; i < counters; ++i) {
+            const std::uint64_t c = std::uint64_t{0xcd9e8d57u} * x[2][i];
+            const std::uint64_t a = std::uint64_t{0xd2511f53u} * x[0][i];
+            x[0][i] = static_cast<std::uint32_t>(c >> 32) ^ x[1][i] ^ low;
+            x[1][i] = static_cast<std::uint32_t>(c);
+            x[2][i] = static_cast<std::uint32_t>(a >> 32) ^ x[3][i] ^ high;
+            x[3][i] = static_cast<std::uint32_t>(a);
+        }
+        low += 0x9e3779b9u;
+        high += 0xbb67ae85u;
+    }
+    for (std::size_t word = 0; word < words; ++word)
+        for (std::size_t i = 0; i < counters; ++i) {
+            std::uint32_t factor = 1;
+            for (std::size_t turn = 0; turn < turns; ++turn, factor *= 0xadb4a92du)
+                *out++ = x[word][i] * factor >> 16;
+        }
 }
 
 // A neighbour of each number, of which that is the mean; what is not finite stays.
-__attribute__((always_inline)) inline void round_all(const float* from, std::size_t n, Key key,
-                                                     BFloat* to) {
-    for (std::size_t i = 0; i < n; ++i) {
-        std::uint32_t bits;
-        std::memcpy(&bits, from + i, sizeof bits);
-        const bool finite = (bits & 0x7f800000) != 0x7f800000;
-        bits += finite ? draw(key, static_cast<std::uint32_t>(i)) & 0xffff : 0;
-        to[i].bits = static_cast<std::uint16_t>(bits >> 16);
+__attribute__((always_inline)) inline void round_all(const float* from, std::size_t n,
+                                                     const Drawing& by, BFloat* to) {
+    std::uint32_t drawn[drawn_together];
+    for (std::size_t first = 0; first < n; first += drawn_together) {
+        draw(by, static_cast<std::uint32_t>(first / drawn_together), drawn);
+        for (std::size_t i = first; i < std::min(n, first + drawn_together); ++i) {
+            std::uint32_t bits;
+            std::memcpy(&bits, from + i, sizeof bits);
+            const bool finite = (bits & 0x7f800000) != 0x7f800000;
+            bits += finite ? drawn[i - first] : 0;
+            to[i].bits = static_cast<std::uint16_t>(bits >> 16);
+        }
     }
 }
 
@@ -73,10 +101,25 @@ __attribute__((always_inline)) inline float root(float x) {
 
 // The numbers of a group, in single precision, and its gradient.
 struct Move {
-    std::size_t count;
+    std::size_t count, size;  // size: of the group
     const float* gradient;
     float *weights, *first, *second;  // moments: null if not kept
+    float* squares;                   // of label_adam: the second moments of the labels
+    float* paces;                     // room for a number a label
 };
+
+__attribute__((always_inline)) inline void find_paces(const Move& m, const Optimiser& by) {
+    float* __restrict paces = m.paces;
+    for (std::size_t i = 0; i < m.size; ++i) paces[i] = 0;
+    for (std::size_t c = 0; c < m.count; c += m.size)
+        for (std::size_t i = 0; i < m.size; ++i) paces[i] += m.gradient[c + i] * m.gradient[c + i];
+    const float share = static_cast<float>(m.size) / static_cast<float>(std::max(m.count, m.size));
+    for (std::size_t i = 0; i < m.size; ++i) {
+        float& square = m.squares[i];
+        square += (1 - by.beta2) * (share * paces[i] - square);
+        paces[i] = 1 / (by.correction1 * (std::sqrt(square / by.correction2) + by.epsilon));
+    }
+}
 
 __attribute__((always_inline)) inline void move_all(const Move& m, const Optimiser& by) {
     const float* __restrict gradient = m.gradient;
@@ -92,6 +135,15 @@ __attribute__((always_inline)) inline void move_all(const Move& m, const Optimis
             const float change = pace * first[i] / (root(spread * second[i]) + by.epsilon);
             weights[i] -= by.rate * (change + by.decay * weights[i]);
         }
+    } else if (by.method == Method::label_adam) {
+        find_paces(m, by);
+        const float* __restrict paces = m.paces;
+        for (std::size_t c = 0; c < m.count; c += m.size)
+            for (std::size_t i = 0; i < m.size; ++i) {
+                const std::size_t at = c + i;
+                first[at] = by.beta1 * first[at] + (1 - by.beta1) * gradient[at];
+                weights[at] -= by.rate * (first[at] * paces[i] + by.decay * weights[at]);
+            }
     } else if (first != nullptr) {
         for (std::size_t i = 0; i < m.count; ++i) {
             first[i] = by.momentum * first[i] + (gradient[i] + by.decay * weights[i]);
@@ -106,7 +158,7 @@ __attribute__((always_inline)) inline void move_all(const Move& m, const Optimis
 struct Rounding {
     const float* from;
     std::size_t count;
-    Key key;
+    Drawing by;
     BFloat* to;
 };
 
@@ -118,37 +170,52 @@ inline const MoveAll move_weights =
 
 using RoundAll = void (*)(const Rounding&);
 inline const RoundAll round_randomly = choose<RoundAll>(
-    [](const Rounding& r) MEGALABEL_AVX512 { round_all(r.from, r.count, r.key, r.to); },
-    [](const Rounding& r) MEGALABEL_AVX2 { round_all(r.from, r.count, r.key, r.to); },
-    [](const Rounding& r) { round_all(r.from, r.count, r.key, r.to); });
+    [](const Rounding& r) MEGALABEL_AVX512 { round_all(r.from, r.count, r.by, r.to); },
+    [](const Rounding& r) MEGALABEL_AVX2 { round_all(r.from, r.count, r.by, r.to); },
+    [](const Rounding& r) { round_all(r.from, r.count, r.by, r.to); });
 
 // The arrays of a layer that move, all of one type.
 template <class T>
 struct Moving {
-    T *weights, *first, *second;  // moments: null if not kept
-    std::size_t connections;      // of a group
+    T *weights, *first, *second;    // moments: null if not kept
+    float* squares;                 // of label_adam, by place
+    std::size_t connections, size;  // of a group
 
     struct Scratch {
-        Paged<float> first, second;
+        Paged<float> first, second, paces;
     };
 
     // Move the weights of a group; `weights` are the same in single precision.
     void move(std::size_t group, float* held, const float* gradient, const Optimiser& by,
               Scratch& scratch) const {
         const std::size_t at = group * connections;
+        scratch.paces.resize(size);
+        Move move{connections,
+                  size,
+                  gradient,
+                  held,
+                  nullptr,
+                  nullptr,
+                  squares == nullptr ? nullptr : squares + group * size,
+                  scratch.paces.data()};
         if constexpr (std::is_same_v<T, float>) {
-            move_weights({connections, gradient, weights + at, part(first, at), part(second, at)},
-                         by);
+            move.weights = weights + at;
+            move.first = part(first, at);
+            move.second = part(second, at);
+            move_weights(move, by);
         } else {
-            move_weights({connections, gradient, held, widened(first, at, scratch.first),
-                          widened(second, at, scratch.second)},
-                         by);
+            move.first = widened(first, at, scratch.first);
+            move.second = widened(second, at, scratch.second);
+            move_weights(move, by);
+            const auto row = static_cast<std::uint32_t>(by.first + group * size);
             const float* moved[] = {held, scratch.first.data(), scratch.second.data()};
             T* all[] = {weights, first, second};
-            for (std::uint64_t stream = 0; stream < 3; ++stream)
+            for (std::uint32_t stream = 0; stream < 3; ++stream)
                 if (all[stream] != nullptr)
-                    round_randomly({moved[stream], connections,
-                                    key_of(by.seed, by.step, stream, group), all[stream] + at});
+                    round_randomly({moved[stream],
+                                    connections,
+                                    {by.seed, row, static_cast<std::uint32_t>(by.step), stream},
+                                    all[stream] + at});
         }
     }
 

@@ -721,6 +721,8 @@ class FanInMethod(enum.Enum):
 
     adam = 1
 
+    label_adam = 2
+
 class FanIn:
     """
     Groups of labels that share the features they look at.
@@ -775,7 +777,8 @@ class FanInTraining:
     The same while it is trained.
 
     Weights and their moments are float32 or the bits of bfloat16; moments of size 0 are not
-    kept. `places`: of each label, -1 where it is not here.
+    kept. `squares`: of label_adam, the second moment of each place. `places`: of each label,
+    -1 where it is not here.
     """
 
     def __init__(
@@ -799,6 +802,7 @@ class FanInTraining:
             NDArray[numpy.float32], dict(shape=(None, None, None), order="C", device="cpu")
         ]
         | Annotated[NDArray[numpy.uint16], dict(shape=(None, None, None), order="C", device="cpu")],
+        squares: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
         bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
         labels: Annotated[
             NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
@@ -852,7 +856,9 @@ class FanInOptimiser:
     """
     How weights move; `step` is the number of this one, from 0.
 
-    Momentum is of sgd, betas and epsilon are of adam.
+    Momentum is of sgd, betas and epsilon are of adam, which keeps a second moment of each
+    weight, and of label_adam, which keeps one of each label: the mean over its weights.
+    `first` is the number of the first place among all, for what is drawn.
     """
 
     def __init__(
@@ -867,6 +873,7 @@ class FanInOptimiser:
         epsilon: float,
         seed: int,
         step: int,
+        first: int,
     ) -> None: ...
     def __getstate__(self) -> tuple[object, ...]: ...
     def __setstate__(self, state: tuple[object, ...]) -> None: ...
@@ -892,6 +899,18 @@ def fan_in_best(
     holds the number of labels and minus infinity.
     """
 
+def fan_in_normalisers(
+    *,
+    layer: FanIn,
+    rows: Annotated[
+        NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ],
+    number: float,
+) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")]:
+    """
+    Of each row, the logarithm of the sum of exp(number * score) over all labels.
+    """
+
 def fan_in_step(
     *,
     layer: FanInTraining,
@@ -907,7 +926,7 @@ def fan_in_step(
     valued: bool,
 ) -> float:
     """
-    One step of training, in place: the sum of the losses, which is 0 unless `valued`.
+    One step of training, in place; gives the sum of the losses, or 0 unless `valued`.
 
     Its gradient by the rows fills `gradient`; with `update`, weights and biases move. An error
     or an interrupt may leave some of them moved.

@@ -184,6 +184,7 @@ class Moves:
     beta2: float = 0.99
     epsilon: float = 1e-8
     seed: int = 0
+    first: int = 0
 
     def native(self, step: int) -> _native.FanInOptimiser:
         options = vars(self) | {"method": _native.FanInMethod[self.method], "step": step}
@@ -217,9 +218,12 @@ class Twin:
             "bgi,bgf->gfi", by_place.reshape(len(X), groups, size), X[:, layer.indices]
         )
         self.steps += 1
-        if by.method == "adam":
+        if by.method != "sgd":
+            squares = gradient**2
+            if by.method == "label_adam":
+                squares = squares.mean(axis=1, keepdims=True)
             self.first = by.beta1 * self.first + (1 - by.beta1) * gradient
-            self.second = by.beta2 * self.second + (1 - by.beta2) * gradient**2
+            self.second = by.beta2 * self.second + (1 - by.beta2) * squares
             mean = self.first / (1 - by.beta1**self.steps)
             spread = np.sqrt(self.second / (1 - by.beta2**self.steps)) + by.epsilon
             self.weights = self.weights - by.rate * (mean / spread + by.decay * self.weights)

@@ -174,7 +174,9 @@ class Trained:
     def __init__(self, layer: Layer, moves: Moves) -> None:
         self.layer, self.moves, self.steps = layer, moves, 0
         self.weights, self.bias = layer.weights.copy(), layer.bias.copy()
-        kept = moves.momentum > 0 or moves.method == "adam"
+        kept = moves.momentum > 0 or moves.method != "sgd"
+        by_label = len(layer.labels) if moves.method == "label_adam" else 0
+        self.squares = np.zeros(by_label, np.float32)
         none = NO_WEIGHTS.astype(self.weights.dtype)
         self.first = np.zeros_like(self.weights) if kept else none
         self.second = np.zeros_like(self.weights) if moves.method == "adam" else none
@@ -187,6 +189,7 @@ class Trained:
                 weights=self.weights,
                 first=self.first,
                 second=self.second,
+                squares=self.squares,
                 bias=self.bias,
                 labels=self.layer.labels,
                 places=self.layer.places,
@@ -213,14 +216,22 @@ def assert_close(found, wanted):
     SHAPES,
     st.integers(1, 70),
     st.sampled_from(["logistic", "squared_hinge", "focal"]),
-    st.sampled_from([Moves(), Moves(momentum=0.9), Moves(decay=0.1), Moves("adam", decay=0.1)]),
+    st.sampled_from(
+        [
+            Moves(),
+            Moves(momentum=0.9),
+            Moves(decay=0.1),
+            Moves("adam", decay=0.1),
+            Moves("label_adam", decay=0.1),
+        ]
+    ),
     st.booleans(),
 )
 def test_steps_as_in_float64(shape, rows, form, moves, weighted):
     layer = Layer.drawn(**shape)
     X = rows_of(shape["seed"], rows, layer.width)
     # within 0.1 / rows no sum of gradients leaves the range in which both twins agree
-    moves = Moves(**vars(moves) | {"rate": 0.01 if moves.method == "adam" else 0.1 / rows})
+    moves = Moves(**vars(moves) | {"rate": 0.1 / rows if moves.method == "sgd" else 0.01})
     trained, twin = Trained(layer, moves), Twin(layer, moves)
     for step in range(2):
         truth = Truth.drawn(step, rows, layer.label_count, weighted=weighted)
@@ -297,10 +308,60 @@ def test_without_biases():
     assert_close(trained.weights, twin.weights)
 
 
+def softmax_step(layer, X, wanted, number, moves):
+    """A step whose loss of a row is -sum t log softmax(number * scores)."""
+    masses = wanted.sum(axis=1)
+    own = _native.fan_in_normalisers(layer=layer.native(), rows=X, number=number)
+    there = wanted > 0
+    truth = _native.FanInTruth(
+        starts=np.append(0, np.cumsum(there.sum(axis=1))).astype(np.int64),
+        labels=np.nonzero(there)[1].astype(np.int32),
+        positives=wanted[there],
+        negatives=np.zeros(there.sum(), np.float32),
+        weights=NO_FLOATS,
+        weight=1.0,
+        normalisers=own,
+        masses=masses,
+    )
+    trained = Trained(layer, moves)
+    return own, trained, trained.step(X, truth, "softmax", number)
+
+
+@FEW
+@given(SHAPES, st.integers(1, 70), st.sampled_from([1.0, 4.0]))
+def test_a_softmax_over_labels(shape, rows, number):
+    layer = Layer.drawn(**shape)
+    X = rows_of(shape["seed"], rows, layer.width)
+    truth = Truth.drawn(0, rows, layer.label_count)
+    wanted = np.where(truth.applies, truth.positives, 0).astype(np.float32)
+    own, trained, (value, gradient) = softmax_step(layer, X, wanted, number, Moves(rate=0.1))
+    scores = number * layer.scores(X)
+    exact = np.logaddexp.reduce(scores, axis=1)
+    assert_close(own, exact)
+    logits = scores - exact[:, None]
+    assert_close(value, -(wanted * logits).sum())
+    by_score = number * (wanted.sum(axis=1, keepdims=True) * np.exp(logits) - wanted)
+    weights, _ = layer.dense()
+    assert_close(gradient, by_score @ weights)
+    by_place = np.where(layer.labels >= 0, by_score.sum(axis=0)[layer.labels], 0)
+    assert_close(trained.bias, layer.bias - 0.1 * by_place)
+
+
+def test_normalisers_do_not_depend_on_threads(threads):
+    layer = Layer.drawn(3, groups=4000, size=1, fan_in=200, width=50)
+    X, found = rows_of(0, 130, 50), []
+    for count in (1, 3):
+        threads(count)
+        found.append(_native.fan_in_normalisers(layer=layer.native(), rows=X, number=1.0))
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(ValueError, match="rows have 3 features, but a layer sees 50"):
+        _native.fan_in_normalisers(layer=layer.native(), rows=X[:, :3].copy(), number=1.0)
+
+
 # ------------------------------------------------------------ numbers of 16 bits
 
 
-@pytest.mark.parametrize("method", ["sgd", "adam"])
+@pytest.mark.parametrize("method", ["sgd", "adam", "label_adam"])
 @pytest.mark.parametrize("size", [1, 32])
 def test_numbers_of_16_bits_are_neighbours_of_the_exact_ones(size, method):
     layer = Layer.drawn(3, groups=64 // size, size=size, fan_in=6, width=20, kind="bfloat16")
@@ -394,8 +455,12 @@ def test_a_layer_that_does_not_fit_is_refused():
     refused("looks at feature 9 of 4", layer)
     trained = Trained(Layer.drawn(1, groups=2, size=16, fan_in=3, width=4), Moves("adam"))
     trained.second = NO_WEIGHTS
-    with pytest.raises(ValueError, match="adam keeps two moments"):
+    with pytest.raises(ValueError, match="adam keeps moments of each weight"):
         trained.step(np.ones((1, 4), np.float32), Truth.drawn(0, 1, 32))
+    trained.moves = Moves("label_adam")
+    with pytest.raises(ValueError, match="label_adam keeps a square of each place"):
+        trained.step(np.ones((1, 4), np.float32), Truth.drawn(0, 1, 32))
+    trained.moves = Moves("adam")
     trained.second = np.zeros((1, 3, 16), np.float32)
     with pytest.raises(ValueError, match="moments must be as many as weights"):
         trained.step(np.ones((1, 4), np.float32), Truth.drawn(0, 1, 32))

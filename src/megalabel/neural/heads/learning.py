@@ -33,8 +33,8 @@ class LearningModule(HeadModule):
         Share of the features that are left out of a step.
     value_every
         The loss's value is computed in every so many-th step; steps between return the last one,
-        while their gradients are right. None: in every step in plain torch, and in every 16th by
-        kernels, which need the value for nothing else.
+        while their gradients are right. None: in every step on a CPU, and in every 16th by kernels
+        of a GPU, which need the value for nothing else.
     seed
         Of initial weights, dropout and rounding.
     shard
@@ -118,7 +118,7 @@ class LearningModule(HeadModule):
     ) -> tuple[Tensor, Tensor]:
         """The mean loss over rows and its gradient by the features; with `update`, a step."""
         fused = self._fused_step(features.device)
-        every = self.value_every or (1 if fused is None else 16)
+        every = self.value_every or (1 if fused is None else getattr(fused, "value_every", 16))
         valued = not update or self.step % every == 0
         with torch.autocast(features.device.type, enabled=False):
             step = plain_step if fused is None or len(features) == 0 else fused

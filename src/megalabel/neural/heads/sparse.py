@@ -12,6 +12,7 @@ from torch import Tensor
 from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.heads.learning import LearningModule, launches_kernels
 from megalabel.neural.heads.rewiring import Rewiring, drawn
+from megalabel.neural.heads.steps import native
 from megalabel.neural.heads.steps.optimisers import Optimiser, create
 from megalabel.neural.heads.steps.plain import Pass
 from megalabel.neural.heads.steps.rounding import random_halves
@@ -145,7 +146,7 @@ class SparseModule(LearningModule):
             from megalabel.neural.heads.steps.fused_groups import step_for
 
             return step_for(self)
-        return None
+        return native.step_for(self) if device.type == "cpu" else None
 
     def chunks(self, rows: int) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together."""
@@ -191,11 +192,13 @@ class SparseModule(LearningModule):
         """
         if not (self.held and len(features)):
             return None
-        if not launches_kernels(features.device, self.tuning is not None):
-            return None
-        from megalabel.neural.heads.steps.fused_groups import best_labels
+        if launches_kernels(features.device, self.tuning is not None):
+            from megalabel.neural.heads.steps.fused_groups import best_labels
 
-        return best_labels(self, features, k, order)
+            return best_labels(self, features, k, order)
+        return (
+            native.best_labels(self, features, k, order) if features.device.type == "cpu" else None
+        )
 
     def chunk_scores(self, features: Tensor) -> Iterator[tuple[Tensor, int]]:
         """The scores of chunks of labels, each with the number of its first label."""
