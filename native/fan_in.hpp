@@ -78,6 +78,18 @@ MEGALABEL_CLONES inline std::uint32_t scale_all(const std::uint32_t* from, std::
     return scale_each(from, n, factor, to);
 }
 
+// The weights of a group, each times the scale of its label.
+MEGALABEL_CLONES inline void multiply_each(float* weights, std::size_t fan_in, std::size_t size,
+                                           const float* scales) {
+    if (size == 1) {
+        const float scale = scales[0];
+        for (std::size_t f = 0; f < fan_in; ++f) weights[f] *= scale;
+    } else {
+        for (std::size_t f = 0; f < fan_in; ++f)
+            for (std::size_t i = 0; i < size; ++i) weights[f * size + i] *= scales[i];
+    }
+}
+
 struct Layer {
     std::variant<const std::uint16_t*, const std::uint32_t*> indices;  // (groups, fan_in)
     // (groups, fan_in, size)
@@ -136,8 +148,8 @@ struct Layer {
                 widen_all(from, held.size(), held.data());
                 if (!scales.empty())
                     for (std::size_t g = 0; g < count; ++g)
-                        multiply(held.data() + g * connections(),
-                                 scales.data() + (first + g) * size);
+                        multiply_each(held.data() + g * connections(), fan_in, size,
+                                      scales.data() + (first + g) * size);
                 return held.data();
             },
             weights);
@@ -150,12 +162,6 @@ struct Layer {
             throw std::invalid_argument("a layer names label " + std::to_string(label) + " of " +
                                         std::to_string(names));
         return label;
-    }
-
-  private:
-    void multiply(float* group, const float* by) const {
-        for (std::size_t f = 0; f < fan_in; ++f)
-            for (std::size_t i = 0; i < size; ++i) group[f * size + i] *= by[i];
     }
 };
 

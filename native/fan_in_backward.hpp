@@ -142,7 +142,27 @@ struct Backward {
         for (; i < l.size; i += lanes) labels<1>(l, i);
     }
 
-    // The same where they do not: a register for each weight, whose lanes are rows.
+    // Both of a single label.
+    __attribute__((always_inline)) static void own(const Learning& l) {
+        const Vector left = vectors(l.scores)[0], right = vectors(l.scores)[1];
+        const float* rows = l.rows;
+        const float* weights = l.weights;
+        const std::uint32_t* offsets = l.offsets;
+        float* by_rows = l.by_rows;
+        Vector* sums = vectors(l.by_weights);
+        const std::size_t fan_in = l.fan_in;
+#pragma GCC unroll 4
+        for (std::size_t f = 0; f < fan_in; ++f) {
+            const Vector* x = vectors(rows + offsets[f]);
+            Vector* to = vectors(by_rows + offsets[f]);
+            sums[f] += x[0] * left + x[1] * right;
+            to[0] += left * weights[f];
+            to[1] += right * weights[f];
+        }
+    }
+
+    // The gradient by the weights where labels do not fill registers: one for each weight, whose
+    // lanes are rows.
     __attribute__((always_inline)) static void to_lanes(const Learning& l) {
         Vector* sums = vectors(l.by_weights);
         for (std::size_t f = 0; f < l.fan_in; ++f) {
@@ -240,9 +260,10 @@ template <std::size_t side>
 __attribute__((always_inline)) inline void go_back(Learning& l, bool update) {
     find_active(l);
     if (l.active_count == 0) return;
+    if (update && l.by_bias != nullptr) Backward<side>::to_bias(l);
+    if (update && l.size == 1) return Backward<side>::own(l);
     Backward<side>::to_rows(l);
     if (!update) return;
-    Backward<side>::to_bias(l);
     if (filled(l.size)) {
         turn(l.scores, l.size, l.turned);
         Backward<side>::to_weights(l);
@@ -250,6 +271,31 @@ __attribute__((always_inline)) inline void go_back(Learning& l, bool update) {
         Backward<side>::to_lanes(l);
     }
 }
+
+// The lanes of registers summed up; there is room for a multiple of 16 of both.
+__attribute__((always_inline)) inline void add_lanes(const float* from, std::size_t n, float* to) {
+    constexpr auto all = std::make_index_sequence<lanes>{};
+    for (std::size_t i = 0; i < n; i += lanes) {
+        Vector v[lanes];
+#pragma GCC unroll 16
+        for (std::size_t k = 0; k < lanes; ++k) v[k] = vectors(from)[i + k];
+        turn_blocks<8>(v, all);
+        turn_blocks<4>(v, all);
+        turn_blocks<2>(v, all);
+        turn_blocks<1>(v, all);
+#pragma GCC unroll 4
+        for (std::size_t half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+            for (std::size_t k = 0; k < half; ++k) v[k] += v[k + half];
+        *vectors(to + i) = v[0];
+    }
+}
+
+using Adding = void (*)(const float*, std::size_t, float*);
+inline const Adding sum_lanes = choose<Adding>(
+    [](const float* from, std::size_t n, float* to) MEGALABEL_AVX512 { add_lanes(from, n, to); },
+    [](const float* from, std::size_t n, float* to) MEGALABEL_AVX2 { add_lanes(from, n, to); },
+    [](const float* from, std::size_t n, float* to) { add_lanes(from, n, to); });
 
 using Losses = void (*)(Learning&, Form, bool);
 inline const Losses to_gradients = choose<Losses>(

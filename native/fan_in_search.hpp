@@ -99,20 +99,28 @@ __attribute__((always_inline)) inline void score_vectors(const ScoredRow& s, con
 
 template <std::size_t n, bool fused>
 __attribute__((always_inline)) inline void score_labels(const ScoredRow& s, std::size_t place) {
-    const std::uint32_t* offsets = s.offsets + place * s.fan_in;
-    const float* weights = s.weights + place * s.fan_in;
-    float sum[n] = {};
-    for (std::size_t f = 0; f < s.fan_in; ++f)
+    const float* row = s.row;
+    const std::size_t fan_in = s.fan_in;
+    const std::uint32_t* offsets[n];
+    const float* weights[n];
+    float sum[n];
+#pragma GCC unroll 8
+    for (std::size_t k = 0; k < n; ++k) {
+        offsets[k] = s.offsets + (place + k) * fan_in;
+        weights[k] = s.weights + (place + k) * fan_in;
+        sum[k] = 0;
+    }
+    for (std::size_t f = 0; f < fan_in; ++f)
 #pragma GCC unroll 8
         for (std::size_t k = 0; k < n; ++k)
-            sum[k] = add_product<fused>(s.row[offsets[k * s.fan_in + f]], weights[k * s.fan_in + f],
-                                        sum[k]);
+            sum[k] = add_product<fused>(row[offsets[k][f]], weights[k][f], sum[k]);
+#pragma GCC unroll 8
     for (std::size_t k = 0; k < n; ++k) s.out[place + k] = sum[k];
 }
 
 template <bool fused>
 __attribute__((always_inline)) inline void score_one(const ScoredRow& s) {
-    constexpr std::size_t apart = 8;
+    constexpr std::size_t apart = 4;
     if (s.size == 1) {
         std::size_t place = 0;
         for (; place + apart <= s.groups; place += apart) score_labels<apart, fused>(s, place);

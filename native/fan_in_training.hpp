@@ -108,6 +108,8 @@ class Step {
     static constexpr std::size_t slice_work = std::size_t{1} << 25;  // products of a slice
     static constexpr std::size_t piece = std::size_t{1} << 29;       // of a piece of work
 
+    static std::size_t rounded_up(std::size_t n) { return products::rounded_up(n, lanes); }
+
     struct Entry {
         std::size_t place;
         std::uint32_t row;
@@ -175,8 +177,9 @@ class Step {
         s.active.resize(size);
         s.rows_active.resize(tile);
         s.label_weights.resize(size);
-        s.by_weights.assign(update_ ? connections * (full ? 1 : lanes) : 0, 0.f);
-        s.by_bias.assign(size * lanes, 0.f);
+        const std::size_t sums = full ? connections : rounded_up(connections) * lanes;
+        s.by_weights.assign(update_ ? sums : 0, 0.f);
+        s.by_bias.assign(update_ && !bias_.empty() ? rounded_up(size) * lanes : 0, 0.f);
         for (std::size_t i = 0; i < size; ++i) {
             const std::int32_t label = layer_.label(group * size + i);
             s.label_weights[i] = label < 0 ? -1.f
@@ -197,7 +200,7 @@ class Step {
         l.active = s.active.data();
         l.rows_active = s.rows_active.data();
         l.by_weights = s.by_weights.data();
-        l.by_bias = s.by_bias.data();
+        l.by_bias = s.by_bias.empty() ? nullptr : s.by_bias.data();
         const float* bias = bias_.empty() ? nullptr : bias_.data() + group * size;
         bool moved = false;
         alignas(64) float normalisers[tile] = {}, masses[tile] = {};
@@ -257,24 +260,16 @@ class Step {
         if (!moved && still) return;
         const float* gradient = s.by_weights.data();
         if (!filled(layer_.size)) {
-            s.gradient.resize(layer_.connections());
-            for (std::size_t c = 0; c < s.gradient.size(); ++c)
-                s.gradient[c] = sum(vectors(s.by_weights.data())[c]);
+            s.gradient.resize(rounded_up(layer_.connections()));
+            sum_lanes(s.by_weights.data(), layer_.connections(), s.gradient.data());
             gradient = s.gradient.data();
         }
         moving_.move(group, held, gradient, optimiser_, s.moments);
         if (bias_.empty()) return;
+        s.label_weights.resize(rounded_up(layer_.size));  // no longer needed for what they were
+        sum_lanes(s.by_bias.data(), layer_.size, s.label_weights.data());
         for (std::size_t i = 0; i < layer_.size; ++i)
-            bias_[group * layer_.size + i] -= optimiser_.rate * sum(vectors(s.by_bias.data())[i]);
-    }
-
-    // The lanes by halves.
-    static float sum(const Vector& v) {
-        float part[lanes];
-        std::memcpy(part, &v, sizeof part);
-        for (std::size_t half = lanes / 2; half > 0; half /= 2)
-            for (std::size_t k = 0; k < half; ++k) part[k] += part[k + half];
-        return part[0];
+            bias_[group * layer_.size + i] -= optimiser_.rate * s.label_weights[i];
     }
 
     // The sums of all slices, row by row.

@@ -609,9 +609,6 @@ def vote(
     by_prior: Annotated[
         NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
     ],
-    allowed: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
     k: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1231,9 +1228,6 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
-    allowed: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1256,9 +1250,6 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
-    allowed: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1279,9 +1270,6 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
-    allowed: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
     log_weights: Sequence[
         Sequence[
             Annotated[
@@ -1310,9 +1298,6 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
-    allowed: Annotated[
-        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-    ],
     log_weights: Sequence[
         Sequence[
             Annotated[

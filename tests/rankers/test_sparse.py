@@ -145,6 +145,21 @@ def test_some_labels_rank_as_before(order, count, precision):
     assert [dict(line) for line in back] == [dict(line) for line in kept]
 
 
+@pytest.mark.parametrize("head", [0, 6])
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_among_labels_that_are_allowed(head, share):
+    model = made(group=4, head=head, order=np.arange(23)[::-1])
+    allowed = np.random.default_rng(3).random(23) < share
+    weights, bias = model.to_dense()
+    wanted = expit(X.astype(np.float64) @ weights.T.astype(np.float64) + bias)
+    wanted = -np.sort(-np.where(allowed, wanted, -np.inf), axis=1)[:, :7]
+    ranking = model.rank_allowed(X, 7, allowed)
+    np.testing.assert_allclose(ranking.scores, wanted, rtol=1e-5)
+    np.testing.assert_array_equal(ranking.present, wanted > -np.inf)
+    assert allowed[ranking.ids[ranking.present]].all()
+    assert not model.rank_allowed(X, 7, np.zeros(23, bool)).present.any()
+
+
 def test_kept_in_a_folder(tmp_path):
     for precision in ("float32", "float16", "int8"):
         model = made(group=4, head=3, precision=precision)

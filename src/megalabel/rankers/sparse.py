@@ -170,6 +170,12 @@ class SparseLabels(Classifier):
 
     def rank(self, X: Matrix, k: int) -> Ranking:
         """The k best labels, with the probabilities that the sigmoid gives."""
+        return self._searched(X, k, None)
+
+    def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
+        return self._searched(X, k, allowed)
+
+    def _searched(self, X: Matrix, k: int, allowed: np.ndarray | None) -> Ranking:
         self.check_fitted()
         check_width(self, X, self.width_)
         k = clamped(k, len(self.labels_))
@@ -178,22 +184,28 @@ class SparseLabels(Classifier):
         size = max(1, _VALUES // self.width_)
         for start in range(0, len(ids), size):
             some = slice(start, start + size)
-            ids[some], scores[some] = self._best(as_dense(X[some]), k)
+            ids[some], scores[some] = self._best(as_dense(X[some]), k, allowed)
         there = ids < len(self.labels_)
         scores[there] = np.exp(log_sigmoid(scores[there]))
         return Ranking(ids, scores, self.labels_)
 
-    def _best(self, X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best labels by product and bias."""
+    def _best(
+        self, X: np.ndarray, k: int, allowed: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best labels by product and bias; where there are fewer, what is no label."""
         X = np.ascontiguousarray(X)
-        ids, scores = _native.fan_in_best(layer=self._layer, rows=X, allowed=_ALL, k=k)
+        marks = _ALL if allowed is None else allowed.view(np.uint8)
+        ids, scores = _native.fan_in_best(layer=self._layer, rows=X, allowed=marks, k=k)
         if self.head_labels_ is None:
             return ids, scores
         assert self.head_weights_ is not None
         assert self.head_bias_ is not None
-        own, columns = best_products(X, self.head_weights_, self.head_bias_, k)
-        both = np.hstack([ids, self.head_labels_[columns]]), np.hstack([scores, own])
-        scores, merged = best(both[1], both[0], k)
+        bias = self.head_bias_
+        if allowed is not None:
+            bias = np.where(allowed[self.head_labels_], bias, -np.inf).astype(np.float32)
+        own, columns = best_products(X, self.head_weights_, bias, k)
+        first = np.where(own > -np.inf, self.head_labels_[columns], len(self.labels_))
+        scores, merged = best(np.hstack([scores, own]), np.hstack([ids, first]), k)
         return merged.astype(np.int32), scores
 
     def check_learned(self) -> None:
