@@ -609,6 +609,9 @@ def vote(
     by_prior: Annotated[
         NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
     ],
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     k: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1228,6 +1231,9 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1250,6 +1256,9 @@ def beam_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     beam: int,
 ) -> tuple[
     Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C")],
@@ -1270,6 +1279,9 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     log_weights: Sequence[
         Sequence[
             Annotated[
@@ -1298,6 +1310,9 @@ def best_first_search(
     bias: float,
     k: int,
     wide: int,
+    allowed: Annotated[
+        NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
+    ],
     log_weights: Sequence[
         Sequence[
             Annotated[

@@ -12,8 +12,9 @@ from scipy.special import expit
 from megalabel import store
 from megalabel.data import LabelSet
 from megalabel.errors import ParameterError, ShapeError
+from megalabel.labels import LabelTree
 from megalabel.linear import OneVsAll
-from megalabel.rankers import SparseLabels, sparse
+from megalabel.rankers import DenseTree, SparseLabels, sparse
 from megalabel.rankers.fan_in import dense_weights, sparse_weights
 
 RANDOM = np.random.default_rng(0)
@@ -109,12 +110,27 @@ def test_blocks_of_weights_and_of_rows_change_nothing(monkeypatch):
 def test_of_a_linear_classifier():
     """Its weights for the bias become biases."""
     Y = csr_matrix((RANDOM.random((40, 6)) < 0.4).astype(np.float32))
-    linear = OneVsAll().fit(X, Y)
-    weights = linear.weights_.to_csr()
-    model = SparseLabels.from_dense(
-        weights[:, :-1], weights[:, -1].toarray().ravel(), linear.labels_, fan_in=WIDTH
+    linear = OneVsAll(bias=2.0, loss="logistic").fit(X, Y)
+    found, wanted = SparseLabels.of(linear, fan_in=WIDTH).rank(X, 6), linear.rank(X, 6)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-5)
+
+
+def test_of_dense_rows():
+    tree = DenseTree()
+    tree.restore(
+        {
+            "tree_": LabelTree.from_parents(np.full(23, -1)),
+            "weights_": [WEIGHTS.astype(np.float16)],
+            "biases_": [BIAS],
+            "labels_": LABELS,
+        }
     )
-    np.testing.assert_array_equal(model.rank(X, 6).ids, linear.rank(X, 6).ids)
+    found, wanted = SparseLabels.of(tree, fan_in=WIDTH, group=4).rank(X, 6), tree.rank(X, 6)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-5)
+    with pytest.raises(ParameterError, match="of one level, not from a SparseLabels"):
+        SparseLabels.of(made(), fan_in=2)
 
 
 def test_labels_without_a_place_are_not_found():

@@ -13,8 +13,9 @@ from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import as_dense, check_width, clamped
 from megalabel.errors import ParameterError
+from megalabel.linear import OneVsAll
 from megalabel.parts import Classifier
-from megalabel.rankers.dense import best, best_products, log_sigmoid
+from megalabel.rankers.dense import DenseTree, best, best_products, log_sigmoid
 from megalabel.rankers.fan_in import dense_weights, sparse_weights
 
 if TYPE_CHECKING:
@@ -141,6 +142,31 @@ class SparseLabels(Classifier):
         model = cls()
         model.restore(learned)
         return model
+
+    @classmethod
+    def of(cls, classifier: Classifier, *, fan_in: int, **options: Any) -> Self:
+        """The largest weights of a fitted one-versus-all classifier, or of a `DenseTree` of one
+        level. The score is a sigmoid, whatever it was before.
+
+        Parameters
+        ----------
+        classifier
+        fan_in, **options
+            As of `from_dense`.
+        """
+        if isinstance(classifier, OneVsAll):
+            all_ = classifier.weights_.to_csr()
+            weights: Any = all_[:, :-1]
+            bias = classifier.bias * all_[:, -1].toarray().ravel()
+        elif isinstance(classifier, DenseTree) and len(classifier.weights_) == 1:
+            places = np.argsort(classifier.tree_.label_of_leaf_)
+            weights, bias = classifier.weights_[0][places], classifier.biases_[0][places]
+        else:
+            raise ParameterError(
+                "weights are taken from a OneVsAll or from a DenseTree of one level, not from a "
+                f"{type(classifier).__name__}"
+            )
+        return cls.from_dense(weights, bias, classifier.labels_, fan_in=fan_in, **options)
 
     def to_dense(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (labels, width) and biases of all labels; of those that have none, minus

@@ -118,7 +118,8 @@ class LearningModule(HeadModule):
     ) -> tuple[Tensor, Tensor]:
         """The mean loss over rows and its gradient by the features; with `update`, a step."""
         fused = self._fused_step(features.device)
-        every = self.value_every or (1 if fused is None else getattr(fused, "value_every", 16))
+        usual: int = 1 if fused is None else getattr(fused, "value_every", 16)
+        every = self.value_every or usual
         valued = not update or self.step % every == 0
         with torch.autocast(features.device.type, enabled=False):
             step = plain_step if fused is None or len(features) == 0 else fused
