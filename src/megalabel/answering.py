@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +86,7 @@ class Answering(Component, ABC):
     leaves_own_out_: bool = False  # whether a text that is a label is not answered with that label
 
     _own_labels: OwnLabels | None = None
+    _language: str | None = None  # of the names of labels; None: as they were learned
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, *, labels: LabelSet | None = None) -> Self:
@@ -94,7 +96,25 @@ class Answering(Component, ABC):
     def labels(self) -> LabelSet:
         """The labels this tagger can answer with."""
         self.check_fitted()
-        return self.classifier_.labels_
+        return self.classifier_.labels_.in_language(self._language)
+
+    def in_language(self, language: str | None) -> Self:
+        """The same tagger, which calls its labels as a language of their vocabulary does; a label
+        without a name in it keeps its own. Arrays are shared.
+
+        Examples
+        --------
+        >>> from megalabel import Corpus, systems
+        >>> from megalabel.data import Concept, Vocabulary
+        >>> animals = Vocabulary.of([Concept("http://x/Q144", {"en": "dog", "fi": "koira"})])
+        >>> corpus = Corpus(["it barks"], targets=[["dog"]]).joined(animals)
+        >>> systems.create("knn").fit(corpus).in_language("fi").tag("who barks?")[0].label
+        'koira'
+        """
+        self.labels.in_language(language)  # an error where no name is in it
+        spoken = copy.copy(self)
+        spoken._language = language
+        return spoken
 
     def rank(self, X: Any, k: int = 10, *, unknown: bool = True, allowed: Any = None) -> Ranking:
         """The k best labels of each text with their probabilities, best first.
@@ -128,10 +148,10 @@ class Answering(Component, ABC):
         if mask is not None and mask.all():
             mask = None
         excluded = self._left_out(X, self.labels)
-        if excluded is None:
-            return self._ranked(X, k, unknown, mask)
-        wide = k + most_left_out(excluded)
-        return self._ranked(X, wide, unknown, mask).without(excluded).top(k)
+        ranking = self._ranked(X, k + most_left_out(excluded), unknown, mask)
+        if excluded is not None:
+            ranking = ranking.without(excluded).top(k)
+        return ranking.in_language(self._language)
 
     def _left_out(self, X: Any, labels: LabelSet) -> csr_matrix | None:
         """The cells of texts and labels that are not ranked: those that a Corpus leaves out, and

@@ -171,3 +171,19 @@ def test_other_commands_read_corpora_in_a_vocabulary_too(folder, model, tmp_path
     assert {"uid": "http://x.org/v/p2", "title": "koirat"} in map(json.loads, lines)
     with pytest.raises(ParameterError, match="language say what to take of a vocabulary"):
         run("info", folder, "--language", "fi")
+
+
+def test_tables_pages_and_explanations_are_in_the_language_asked_for(model, folder, tmp_path):
+    run("evaluate", model, folder, "--language", "fi", "--labels", tmp_path / "labels.csv")
+    rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
+    assert {row["name"] for row in rows} == {"koirat", "kissat", "Suomi", "Sweden", "sää"}
+    assert {row["label"] for row in rows} >= {"http://x.org/v/p2"}
+    run("report", model, folder, "--language", "fi", "--out", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "koirat" in page
+    assert "dogs" not in page
+    said = run("explain", model, "barks bone", "--label", "636.7", "--language", "fi", "--json")
+    assert json.loads(said)["label"] == "koirat"
+    out = tmp_path / "decided.jsonl"
+    run("decide", model, folder, "--language", "fi", "--k", 1, "--out", out)
+    assert any("koirat" in line for line in out.open())

@@ -101,7 +101,7 @@ def decide(
             "--pareto shows a curve over all weights: give it without --weight, --out and --save"
         )
     metric_of(metric)  # a good one, whatever the method
-    tagger = Tagger.load(model)
+    tagger = Tagger.load(model).in_language(reading.language)
     usual = {"metric": metric, "k": k, "candidates": candidates, "seed": seed}
     asked = {
         "weight": weight,
@@ -122,7 +122,7 @@ def decide(
     if both := sorted(given.keys() & more.keys()):
         raise ParameterError(f"--set {both[0]}: the file of --weights has them already")
     rule = create(method, usual, **given, **more)
-    corpus = reading.corpus(folder, part, labelled=False)
+    corpus = reading.corpus(folder, part, labelled=False, known=tagger.labels)
     # what any of them is measured by
     ranking = tagger.candidates(corpus, BlockCoordinateAscent(candidates=candidates), k)
     if curve:

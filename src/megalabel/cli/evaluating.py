@@ -101,9 +101,9 @@ def evaluate(
     if labels is not None:
         check_table(labels)
     options: dict[str, Any] = {"k": cutoffs(k), "propensities": given, "beta": beta}
-    tagger = Tagger.load(model)
+    tagger = Tagger.load(model).in_language(reading.language)
     other = None if compare is None else Tagger.load(compare)
-    corpus = reading.corpus(folder, part)
+    corpus = reading.corpus(folder, part, known=tagger.labels)
     _say_unknown_labels(tagger, corpus)
     started = time.perf_counter()
     result = tagger.evaluate(corpus, **options)

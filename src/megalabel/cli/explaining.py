@@ -18,6 +18,9 @@ def explain(
     label: Annotated[
         str | None, typer.Option(help="A label, by its id or name; else the best one of the text.")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="TAG", help="The language of the label's name: en, fi …")
+    ] = None,
     words: Annotated[int, typer.Option(min=1, help="Name so many words or neighbours.")] = 10,
     as_json: Json = False,
 ) -> None:
@@ -26,7 +29,7 @@ def explain(
     [dim]megalabel explain model "a text"[/]
     [dim]megalabel explain model "a text" --label "a label"[/]
     """
-    explanation = Tagger.load(model).explain(text, label, words)
+    explanation = Tagger.load(model).in_language(language).explain(text, label, words)
     if as_json:
         output.show_json(explanation.to_dict())
         return

@@ -66,9 +66,17 @@ class Reading:
         int | None, typer.Option(min=1, help="Memory that a small corpus file may ask for.")
     ] = None
 
-    def corpus(self, path: Path, part: str | None, *, labelled: bool = True) -> data.Corpus:
+    def corpus(
+        self,
+        path: Path,
+        part: str | None,
+        *,
+        labelled: bool = True,
+        known: data.LabelSet | None = None,
+    ) -> data.Corpus:
         """One part of a folder, or a file; says what was skipped. Without labels, it is an error
-        if it is to be `labelled`."""
+        if it is to be `labelled`. Where labels are `known` with their vocabulary, those of the
+        corpus are of the same one if they are to be in a language."""
         problems = data.Problems(skip=self.skip_bad)
         # --split has a default: a file is what it is, whatever its name says
         split = part if path.is_dir() else None
@@ -76,6 +84,8 @@ class Reading:
         del options["skip_bad"]  # as problems has it
         if self.vocabulary:
             options["vocabulary"] = opened(tuple(self.vocabulary))
+        elif self.language and known is not None:
+            options["vocabulary"] = known.vocabulary
         corpus = data.read(path, split, **options)
         output.tell_problems(problems)
         if said := joined_by(corpus.source):

@@ -22,6 +22,7 @@ from megalabel.cli.shared import (
     use_threads,
 )
 from megalabel.report import check_path, write
+from megalabel.tagger import Tagger
 from megalabel.units import size
 
 
@@ -43,7 +44,9 @@ def report(
     """
     use_threads(threads)
     check_path(out)
-    write(model, reading.corpus(folder, part), out, k=cutoffs(k), seed=seed)
+    known = Tagger.load(model).labels if reading.language else None
+    corpus = reading.corpus(folder, part, known=known)
+    write(model, corpus, out, k=cutoffs(k), seed=seed, language=reading.language)
     if as_json:
         output.show_json({"report": str(out), "bytes": out.stat().st_size})
         return

@@ -79,14 +79,12 @@ def tag(
         check_answers(out, to)
     if text == ["-"]:
         text = None
-    tagger = Tagger.load(model)
+    tagger = Tagger.load(model).in_language(reading.language)
     allowed = among(tagger.labels, only or [], without or []) if only or without else None
-    tagger.labels.in_language(reading.language)  # an error, if need be, before a text is read
     as_json = as_json or not sys.stdout.isatty()
 
     def answer(batch: Corpus) -> Ranking:
-        decided = tagger.decide(batch, k, threshold=threshold, allowed=allowed)
-        return decided.in_language(reading.language)
+        return tagger.decide(batch, k, threshold=threshold, allowed=allowed)
 
     batches: Iterable[Corpus] = [Corpus(text)] if text else []
     if not text:

@@ -329,11 +329,14 @@ class Corpus:
         )
 
     def aligned(self, labels: LabelSet) -> Corpus:
-        """The same corpus with columns numbered as in `labels`; labels unknown there come after.
+        """The same corpus with columns numbered and named as in `labels`; labels unknown there come
+        after.
 
         Labels are the same by id, else by name, else as concepts of the vocabulary of `labels`.
         """
-        if labels == self.labels:
+        if labels is self.labels:
+            return self
+        if labels == self.labels and labels.names.equals(self.labels.names):
             return self
         column = labels.numbers_of(self.labels)
         new = np.flatnonzero(column < 0)

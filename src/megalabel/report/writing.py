@@ -32,6 +32,7 @@ def write(
     *,
     k: int | Sequence[int] = (1, 3, 5),
     seed: int = 0,
+    language: str | None = None,
 ) -> Path:
     """Measure a model on a corpus and write one HTML page about it, that needs nothing else.
 
@@ -46,6 +47,8 @@ def write(
         Cutoffs.
     seed : int
         Draws the test sets of the confidence intervals.
+    language : str, optional
+        The language of the names of labels, where these have a vocabulary.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def write(
     'report.html'
     """
     path = check_path(path)
-    page = render(model, corpus, k=k, seed=seed)
+    page = render(model, corpus, k=k, seed=seed, language=language)
     with replacing_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
     return path
@@ -86,9 +89,11 @@ def render(
     *,
     k: int | Sequence[int] = (1, 3, 5),
     seed: int = 0,
+    language: str | None = None,
 ) -> str:
     """The page that `write` writes, as a string."""
     tagger = model if isinstance(model, Tagger) else Tagger.load(model)
+    tagger = tagger.in_language(language)
     if not len(corpus):
         raise DataError("there are no texts to report on")
     corpus, most = corpus.aligned(tagger.labels), int(np.max(k))
