@@ -148,7 +148,8 @@ class Answering(Component, ABC):
         if mask is not None and mask.all():
             mask = None
         excluded = self._left_out(X, self.labels)
-        ranking = self._ranked(X, k + most_left_out(excluded), unknown, mask)
+        wide = k if excluded is None else k + most_left_out(excluded)
+        ranking = self._ranked(X, wide, unknown, mask)
         if excluded is not None:
             ranking = ranking.without(excluded).top(k)
         return ranking.in_language(self._language)
