@@ -250,6 +250,11 @@ class Classifier(Component, ABC):
         """A copy without weights of at most `threshold`, and with at most so many a label."""
         raise ParameterError(f"{type(self).__name__} has no weights to prune")
 
+    def linear_layer(self) -> tuple[Any, np.ndarray, str]:
+        """Weights of labels for all features, an array or CSR matrix (labels, width), biases, and
+        what makes scores of their products ("sigmoid", "hinge"); where labels are scored so."""
+        raise ParameterError(f"{type(self).__name__} does not score labels by a linear layer")
+
 
 class Calibrator(Component, ABC):
     """Scores to probabilities, learned from the first `k` labels of held-out rankings."""

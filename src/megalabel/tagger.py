@@ -51,6 +51,7 @@ from megalabel.preparing import (
     titles_of,
 )
 from megalabel.progress import progress
+from megalabel.rankers.thinning import with_fan_in
 from megalabel.relabelling import Relabelling
 from megalabel.retrieval import NearestNeighbours
 
@@ -500,7 +501,14 @@ class Tagger(Relabelling):
         """What is saved of it: itself, but for taggers that are put together in their fit."""
         return self
 
-    def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
+    def prune(
+        self,
+        threshold: float = 0.0,
+        *,
+        max_per_label: int | None = None,
+        fan_in: int | None = None,
+        group: int = 1,
+    ) -> Tagger:
         """A smaller tagger of the largest weights; this one stays as it is, as does calibration.
 
         Parameters
@@ -509,6 +517,12 @@ class Tagger(Relabelling):
             Weights of at most this size are dropped. Biases stay.
         max_per_label : int, optional
             Only so many of the largest weights of each classifier stay, beside the bias.
+        fan_in : int, optional
+            In place of both: a sparse output layer (`rankers.SparseLabels`), of exactly so many
+            features of each label. Of what scores labels by one linear layer: `dismec`, `renee`, …
+        group : int
+            With `fan_in`: so many labels, about as frequent, share their features, which are those
+            with the largest weights on average.
 
         Examples
         --------
@@ -523,11 +537,25 @@ class Tagger(Relabelling):
         self.check_fitted()
         check_argument("threshold", threshold, number(0))
         check_argument("max_per_label", max_per_label, integer(0) | one_of(None))
+        check_argument("fan_in", fan_in, integer(1) | one_of(None))
+        check_argument("group", group, integer(1))
+        if fan_in is not None and (threshold or max_per_label is not None):
+            raise ParameterError("fan_in says what stays: leave out threshold and max_per_label")
+        if fan_in is None and group > 1:
+            raise ParameterError("group is of labels that share their features: give fan_in too")
         by = {"threshold": threshold, "max_per_label": max_per_label}
+        if fan_in is not None:
+            by = {"fan_in": fan_in, "group": group}
         result: Tagger = clone(self)
         result.restore(self.learned() | {"metrics_": {}, "reliability_": {}})
         with store.blaming(self):
-            result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
+            if fan_in is None:
+                result.classifier_ = self.classifier_.pruned(threshold, max_per_label)
+            else:
+                counts = self.label_counts_ if group > 1 else None
+                result.classifier_ = with_fan_in(
+                    self.classifier_, fan_in, group=group, counts=counts
+                )
         result.provenance_ = self.provenance_ | {"pruned": by}
         return result
 

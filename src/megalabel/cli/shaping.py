@@ -80,6 +80,13 @@ def prune(
     max_per_label: Annotated[
         int | None, typer.Option(min=0, help="Keep only so many of the largest of each label.")
     ] = None,
+    fan_in: Annotated[
+        int | None,
+        typer.Option(min=1, help="A sparse output layer: so many features of each label."),
+    ] = None,
+    group: Annotated[
+        int, typer.Option(min=1, help="With --fan-in: labels that share their features.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Make a smaller model of a model's largest weights; biases stay.
@@ -87,7 +94,9 @@ def prune(
     [dim]megalabel prune model --threshold 0.1 --out smaller[/]
     """
     store.check_target(out)
-    pruned = Tagger.load(model).prune(threshold, max_per_label=max_per_label)
+    pruned = Tagger.load(model).prune(
+        threshold, max_per_label=max_per_label, fan_in=fan_in, group=group
+    )
     pruned.save(out)
     before = store.folder_bytes(model)
     _show(f"Pruned {out}", {"model": str(out), "bytes_before": before}, pruned, as_json)

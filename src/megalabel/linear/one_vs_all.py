@@ -207,6 +207,13 @@ class OneVsAll(training.LinearClassifier):
         self.check_fitted()
         return explain_path([self.weights_], [label], x, self.bias)
 
+    def linear_layer(self) -> tuple[csr_matrix, np.ndarray, str]:
+        """The weights of all labels, and biases."""
+        self.check_fitted()
+        weights = self.weights_.to_csr()
+        bias = self.bias * weights[:, -1].toarray().ravel()
+        return weights[:, :-1], bias, "sigmoid" if self.loss == "logistic" else "hinge"
+
     def check_learned(self) -> None:
         """Weights and labels must fit each other."""
         if self.weights_.n_nodes != len(self.labels_) or self.weights_.n_parents != 1:

@@ -196,6 +196,13 @@ class DenseTree(Classifier):
             above, nodes = own, shortlist
         return total, nodes
 
+    def linear_layer(self) -> tuple[Any, np.ndarray, str]:
+        """The weights of labels, where there is one level."""
+        if len(self.weights_) > 1:
+            return super().linear_layer()
+        leaf = self.tree_.leaf_of_label
+        return self.weights_[0][leaf], self.biases_[0][leaf], "sigmoid"
+
     def check_learned(self) -> None:
         """The levels must fit the tree."""
         check_tree(self, self.tree_)

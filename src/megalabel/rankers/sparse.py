@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from megalabel import _native
-from megalabel.base import Check, Learned, array, check_array, integer, optional, part, value
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    check_array,
+    integer,
+    one_of,
+    optional,
+    part,
+    value,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import as_dense, check_width, clamped
 from megalabel.errors import ParameterError
-from megalabel.linear import OneVsAll
 from megalabel.parts import Classifier
-from megalabel.rankers.dense import DenseTree, best, best_products, log_sigmoid
+from megalabel.rankers.dense import best, best_products, log_sigmoid
 from megalabel.rankers.fan_in import dense_weights, sparse_weights
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
 
+LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sigmoid": lambda margins: np.exp(log_sigmoid(margins)),
+    # the minimiser of the squared hinge is 2 P - 1 (Bartlett et al. 2006)
+    "hinge": lambda margins: np.clip((margins + 1) / 2, 0, 1),
+}
 _VALUES = 1 << 24  # of rows, held as a dense array at a time
 _NONE = np.zeros(0, np.float32)
 _ALL = np.zeros(0, np.uint8)
@@ -32,7 +46,13 @@ class SparseLabels(Classifier):
     It is a part of a trained tagger (`Classifier.parts`) and learns nothing by itself; `from_dense`
     keeps the largest weights of any linear layer. Labels come in groups that share their features
     and have weights of their own; a group may be a single label. Frequent labels may have weights
-    for all features beside that. The score is the sigmoid of the product and the bias.
+    for all features beside that.
+
+    Parameters
+    ----------
+    link : "sigmoid" or "hinge"
+        What makes a score of the product and the bias: the sigmoid, or half of 1 more, from 0 to 1,
+        as of what was trained by the squared hinge.
 
     Attributes
     ----------
@@ -63,7 +83,7 @@ class SparseLabels(Classifier):
     [[Tag(label='dog', probability=0.99...)]]
     """
 
-    PARAMETERS: ClassVar[Mapping[str, Check]] = {}
+    PARAMETERS: ClassVar[Mapping[str, Check]] = {"link": one_of(*LINKS)}
 
     LEARNED: ClassVar[Mapping[str, Learned]] = {
         "labels_": part(LabelSet, "labels"),
@@ -88,6 +108,9 @@ class SparseLabels(Classifier):
     head_weights_: np.ndarray | None = None
     head_bias_: np.ndarray | None = None
 
+    def __init__(self, *, link: str = "sigmoid") -> None:
+        self.link = link
+
     @classmethod
     def from_dense(
         cls,
@@ -100,6 +123,7 @@ class SparseLabels(Classifier):
         order: Any = None,
         precision: str = "float32",
         head: int = 0,
+        link: str = "sigmoid",
     ) -> Self:
         """The largest weights of a linear layer.
 
@@ -117,6 +141,7 @@ class SparseLabels(Classifier):
             Of the weights that are kept; those of the first labels in float16, if not float32.
         head : int
             Labels, the first of `order`, that keep all weights.
+        link : "sigmoid" or "hinge"
         """
         count, width = weights.shape
         order = np.arange(count) if order is None else np.asarray(order)
@@ -139,14 +164,14 @@ class SparseLabels(Classifier):
                 "head_weights_": rows.astype(np.float32 if precision == "float32" else np.float16),
                 "head_bias_": np.asarray(bias, np.float32)[first],
             }
-        model = cls()
+        model = cls(link=link)
         model.restore(learned)
         return model
 
     @classmethod
     def of(cls, classifier: Classifier, *, fan_in: int, **options: Any) -> Self:
-        """The largest weights of a fitted one-versus-all classifier, or of a `DenseTree` of one
-        level. The score is a sigmoid, whatever it was before.
+        """The largest weights of a fitted classifier that scores labels by a linear layer, such as
+        a one-versus-all classifier or a `DenseTree` of one level.
 
         Parameters
         ----------
@@ -154,19 +179,10 @@ class SparseLabels(Classifier):
         fan_in, **options
             As of `from_dense`.
         """
-        if isinstance(classifier, OneVsAll):
-            all_ = classifier.weights_.to_csr()
-            weights: Any = all_[:, :-1]
-            bias = classifier.bias * all_[:, -1].toarray().ravel()
-        elif isinstance(classifier, DenseTree) and len(classifier.weights_) == 1:
-            places = np.argsort(classifier.tree_.label_of_leaf_)
-            weights, bias = classifier.weights_[0][places], classifier.biases_[0][places]
-        else:
-            raise ParameterError(
-                "weights are taken from a OneVsAll or from a DenseTree of one level, not from a "
-                f"{type(classifier).__name__}"
-            )
-        return cls.from_dense(weights, bias, classifier.labels_, fan_in=fan_in, **options)
+        weights, bias, link = classifier.linear_layer()
+        return cls.from_dense(
+            weights, bias, classifier.labels_, fan_in=fan_in, link=link, **options
+        )
 
     def to_dense(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (labels, width) and biases of all labels; of those that have none, minus
@@ -187,6 +203,11 @@ class SparseLabels(Classifier):
             )
         return weights, bias
 
+    def linear_layer(self) -> tuple[Any, np.ndarray, str]:
+        """Weights (labels, width), biases and link; a label without a place counts as unlikely."""
+        weights, bias = self.to_dense()
+        return weights, np.maximum(bias, np.float32(-1e4)), self.link
+
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
         raise ParameterError(
@@ -195,7 +216,7 @@ class SparseLabels(Classifier):
         )
 
     def rank(self, X: Matrix, k: int) -> Ranking:
-        """The k best labels, with the probabilities that the sigmoid gives."""
+        """The k best labels; scores estimate probabilities, and are not calibrated."""
         return self._searched(X, k, None)
 
     def _rank_allowed(self, X: Matrix, k: int, allowed: np.ndarray) -> Ranking:
@@ -212,7 +233,7 @@ class SparseLabels(Classifier):
             some = slice(start, start + size)
             ids[some], scores[some] = self._best(as_dense(X[some]), k, allowed)
         there = ids < len(self.labels_)
-        scores[there] = np.exp(log_sigmoid(scores[there]))
+        scores[there] = LINKS[self.link](scores[there])
         return Ranking(ids, scores, self.labels_)
 
     def _best(

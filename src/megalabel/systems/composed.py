@@ -116,6 +116,6 @@ class Composed(Tagger):
         """Write the model folder of a plain tagger; an older model there is replaced."""
         self.plain().save(path)
 
-    def prune(self, threshold: float = 0.0, *, max_per_label: int | None = None) -> Tagger:
+    def prune(self, threshold: float = 0.0, **options: Any) -> Tagger:
         """A smaller, plain tagger of the largest weights, as `Tagger.prune` makes it."""
-        return self.plain().prune(threshold, max_per_label=max_per_label)
+        return self.plain().prune(threshold, **options)

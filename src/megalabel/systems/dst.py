@@ -1,0 +1,67 @@
+"""dst: dense vectors of texts, and for every label a few features that training chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from megalabel.systems import System
+from megalabel.systems.neural_parts import neural, plan_neural
+from megalabel.systems.sparse_parts import frozen, rewiring, sparse_tagger
+from megalabel.tagger import Tagger
+
+
+def dst(
+    *,
+    encoder: Any = "bag",
+    max_length: int = 128,
+    fan_in: int | None = None,
+    intermediate: int | None = None,
+    rewire: float = 0.1,
+    rewire_every: int | None = None,
+    growth: str = "random",
+    loss: Any = "bce",
+    epochs: float | None = None,
+    batch: int | None = None,
+    learning_rate: float = 2e-3,
+    head_learning_rate: float = 0.05,
+    dropout: float = 0.1,
+    device: str = "auto",
+    calibrate: bool = True,
+    seed: int = 0,
+) -> Tagger:
+    """`encoder` is a Hugging Face model or static word vectors by name or folder, which stay as
+    they are; "vectors", those that come with the corpus; or "bag", vectors of words that are
+    learned from the texts.
+
+    A label sees `fan_in` features: of a text's vector, or of a layer of so many as `intermediate`
+    says. `rewire` is the share of features that are exchanged each time; 0: a network that stays.
+    """
+    head = neural().heads.FixedFanInHead(
+        fan_in=fan_in, rewiring=rewiring(rewire, rewire_every, growth)
+    )
+    return sparse_tagger(
+        "dst",
+        head,
+        encoder=frozen(encoder),
+        max_length=max_length,
+        loss=loss,
+        intermediate=intermediate,
+        dropout=dropout,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        device=device,
+        calibrate=calibrate,
+        seed=seed,
+    )
+
+
+SYSTEM = System(
+    name="dst",
+    summary="vectors that stay as they are, and for every label a few features, chosen in training",
+    paper="Schultheis and Babbar 2023 (dynamic sparse training)",
+    cost="O(epochs x texts x labels x fan-in)",
+    build=dst,
+    plan=plan_neural,
+)
