@@ -22,6 +22,7 @@ from megalabel.neural.encoders import (
     StaticEncoder,
 )
 from megalabel.neural.export import export_onnx
+from megalabel.neural.footprints import gpu_bytes
 from megalabel.neural.full import FullClassifier
 from megalabel.neural.heads import DenseHead, Head, Rewiring
 from megalabel.neural.losses import (
@@ -86,6 +87,7 @@ __all__ = [
     "Views",
     "encoder_of",
     "export_onnx",
+    "gpu_bytes",
     "map_of_pairs",
     "pretrain",
 ]

@@ -119,7 +119,7 @@ class FullClassifier(NeuralClassifier):
         """Train the encoder and all labels together."""
         X, Y = examples.rows, examples.targets
         rows, judged = held_out_rows(examples, self.validation, self.seed)
-        trainer, chosen = clone(self.training), self._chosen_head().prepared(X, Y, self.seed)
+        trainer, chosen = clone(self.training), self.chosen_head().prepared(X, Y, self.seed)
         loss = create_loss(self.loss) if isinstance(self.loss, str) else self.loss
         if chosen.rate_per_text:
             # published rates are for the sum over a batch, the head's loss is the mean
@@ -164,7 +164,7 @@ class FullClassifier(NeuralClassifier):
 
     def label_ranker(self) -> Classifier:
         """What the head gives: it ranks by the vectors of texts."""
-        head = self._chosen_head()
+        head = self.chosen_head()
         arrays = {name: getattr(self, f"{name}_") for name in head.ARRAYS}
         ranker = head.ranker(arrays, self.labels_)
         return ranker if self.layer_ is None else Rectified.over(ranker, *self.layer_)
@@ -175,7 +175,8 @@ class FullClassifier(NeuralClassifier):
             return []
         return [{"layers": [], "weight": self.projection_, "bias": None}]
 
-    def _chosen_head(self) -> Head:
+    def chosen_head(self) -> Head:
+        """The head, made where it is given by name."""
         return create_head(self.head) if isinstance(self.head, str) else self.head
 
 

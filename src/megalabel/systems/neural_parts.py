@@ -159,6 +159,9 @@ def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     corpus = with_label_texts(tagger, corpus)
     available, held, watch = memory_available(), memory_in_use(), room.MemoryWatch()
     job = _Trials(tagger, corpus)
+    known = job.gpu_bytes()
+    if known is not None and known > (watch.device_total or 0):  # no step could be tried
+        return Plan(held, None, None, available, known, watch.device_total)
     # the longest texts need the most memory, and their time pays for what is done once
     first = job.tried(job.order[-job.longest :])
     fewer = tried = job.tried(job.spread(1))
@@ -270,6 +273,16 @@ class _Trials:
         self.longest = min(self.made, max(self.batch, at_once)) if self._on_gpu else self.batch
         """How many of the longest texts need as much of a GPU's memory as all do."""
         self._lengths = len(room.recorded.padded_lengths(lengths))
+
+    def gpu_bytes(self) -> int | None:
+        """Bytes of a GPU that the job is known to take before it is tried; None: not known, or on
+        no GPU."""
+        classifier: Any = vars(self._tagger)["classifier"]
+        if not (self._on_gpu and isinstance(classifier, neural().FullClassifier)):
+            return None
+        labels = len(self._corpus.labels)
+        known: int | None = neural().gpu_bytes(classifier, self._vectors, labels, self._whole)
+        return known
 
     def spread(self, batches: int) -> np.ndarray:
         """The texts of some batches of the fit, from short ones to long ones."""

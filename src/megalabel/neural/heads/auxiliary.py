@@ -15,7 +15,7 @@ from torch import Tensor
 from megalabel.base import Check, instance, integer, number, one_of
 from megalabel.data import LabelSet
 from megalabel.neural.heads.base import Head, HeadModule
-from megalabel.neural.heads.dense import DenseModule
+from megalabel.neural.heads.dense import DenseHead, DenseModule
 from megalabel.neural.heads.grouped_fan_in import cluster_labels
 from megalabel.neural.heads.learning import LearningModule
 from megalabel.neural.losses.base import Loss
@@ -102,16 +102,19 @@ class AuxiliaryHead(Head):
         made = copy.copy(self)
         made.head = self.inner.prepared(rows, targets, seed)
         labels = targets.shape[1]
-        most = min(_CLUSTER, math.ceil(math.sqrt(labels)))
-        if self.clusters is not None:
-            most = -(-labels // self.clusters)
-        tree = cluster_labels(rows, targets, max(2, most), seed)
+        tree = cluster_labels(rows, targets, self._size(labels), seed)
         made._cluster_of = (
             np.zeros(labels, np.int32)
             if tree.depth == 0
             else tree.parents(tree.depth)[tree.leaf_of_label]
         )
         return made
+
+    def _size(self, labels: int) -> int:
+        """How many labels a cluster has at most."""
+        if self.clusters is not None:
+            return max(2, -(-labels // self.clusters))
+        return max(2, min(_CLUSTER, math.ceil(math.sqrt(labels))))
 
     def build(
         self,
@@ -143,6 +146,12 @@ class AuxiliaryHead(Head):
                 device=device,
             )
         return AuxiliaryModule(main, meta, torch.from_numpy(self._cluster_of), self.share_at)
+
+    def training_bytes(self, width: int, labels: int, rows: int) -> int | None:
+        own = self.inner.training_bytes(width, labels, rows)
+        clusters = 2 * -(-labels // self._size(labels))
+        coarse = DenseHead(precision="float32", optimiser=getattr(self.inner, "optimiser", "sgd"))
+        return None if own is None else own + coarse.training_bytes(width, clusters, rows)
 
     def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
         """What the head that stays keeps."""

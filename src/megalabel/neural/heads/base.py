@@ -67,6 +67,11 @@ class Head(Component, ABC):
             (first, last): hold these labels alone; see `heads.begin`.
         """
 
+    def training_bytes(self, width: int, labels: int, rows: int) -> int | None:
+        """The most bytes of a GPU that a module takes in a training by batches of so many rows;
+        None: not known."""
+        return None
+
     @abstractmethod
     def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
         """What a trained module has learned; `counts` say which labels it has never seen."""

@@ -24,6 +24,7 @@ from megalabel.rankers import DenseTree
 if TYPE_CHECKING:
     from megalabel.neural.kernels.tuning import Tuning
 
+_CHUNK = 1 << 22  # scores at a time
 UNSEEN_BIAS = -1e4  # the bias of a label that no row has: nothing speaks for it
 
 
@@ -102,6 +103,10 @@ class DenseHead(Head):
         odds = log_odds(counts[module.first : module.last], rows)
         module.bias.copy_(torch.from_numpy(odds))
         return module
+
+    def training_bytes(self, width: int, labels: int, rows: int) -> int:
+        number = 4 if self.precision == "float32" else 2
+        return dense_bytes(labels, width, number, rows, self.optimiser, self.momentum)
 
     def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
         """Weights in half precision and biases, by which a label never seen comes last."""
@@ -253,7 +258,7 @@ class DenseModule(LearningModule):
 
     def chunks(self, rows: int) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together."""
-        size = self.chunk or max(1, 2**22 // max(1, rows))
+        size = self.chunk or max(1, _CHUNK // max(1, rows))
         count = len(self.weights)
         return [(a, min(a + size, count)) for a in range(0, count, size)]
 
@@ -290,6 +295,17 @@ class DenseModule(LearningModule):
 
     def extra_repr(self) -> str:
         return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"
+
+
+def dense_bytes(
+    labels: int, width: int, number: int, rows: int, optimiser: str, momentum: float
+) -> int:
+    """What a dense module takes on a GPU: weights and moments in numbers of so many bytes, biases,
+    and chunks of scores and of gradients by weights."""
+    moments = 1 if optimiser == "adam" or momentum else 0
+    kept = labels * (width * number * (1 + moments) + 4 + (4 if optimiser == "adam" else 0))
+    chunk = min(labels, max(1, _CHUNK // max(1, rows)))
+    return kept + chunk * (16 * rows + 12 * width) + 16 * rows * width
 
 
 def log_odds(counts: np.ndarray, rows: int) -> np.ndarray:

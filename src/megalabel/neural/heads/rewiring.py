@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from megalabel.neural.targets import Targets
 
 _PLACES = 1 << 22  # numbers worked on at a time
+_TIMES, _APART = 40, 20
 _LEAST = 1e-4  # what a threshold falls to
 _INITIAL, _GROWN, _TIES = 0, 1, 2  # tell apart what is drawn
 
@@ -33,7 +34,7 @@ class Rewiring(Component):
     Parameters
     ----------
     every : int, optional
-        Steps between times. None: 40 times in a training.
+        Steps between times. None: 40 times in a training, though 20 steps apart at least.
     fraction : float
         The share of features that are pruned each time; 0: a network that stays as it is.
     threshold : float, optional
@@ -94,7 +95,7 @@ class Rewiring(Component):
 
     def is_due(self, step: int, total: int) -> bool:
         """Whether features are exchanged after so many steps of all."""
-        every = self.every or max(1, round(self.until * total / 40))
+        every = self.every or max(_APART, round(self.until * total / _TIMES))
         moves = self.fraction > 0 or self.threshold is not None
         return moves and step % every == 0 and step <= self.until * total
 

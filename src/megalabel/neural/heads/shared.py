@@ -12,14 +12,16 @@ import torch
 from megalabel.base import Check, instance, integer, number, one_of
 from megalabel.data import LabelSet
 from megalabel.neural.heads.base import Head, HeadModule
-from megalabel.neural.heads.dense import UNSEEN_BIAS, DenseModule, log_odds
+from megalabel.neural.heads.dense import UNSEEN_BIAS, DenseModule, dense_bytes, log_odds
 from megalabel.neural.heads.parts import PartsModule, in_order
 from megalabel.neural.heads.rewiring import Rewiring
-from megalabel.neural.heads.sparse import SparseModule
+from megalabel.neural.heads.sparse import PLACES, SparseModule
 from megalabel.neural.losses.base import Loss
 from megalabel.rankers import SparseLabels
 from megalabel.rankers.fan_in import index_dtype
 
+REWIRING = 40
+"""Bytes that rewiring takes for a feature of a group while all are looked at."""
 _FEWEST = 16  # features that a label sees, where a tenth would be fewer
 
 
@@ -109,6 +111,22 @@ class SparseHead(Head):
             here = odds[part.first : part.last]
             part.bias.view(-1)[: len(here)] = here.to(device)
         return PartsModule(parts, order)
+
+    def training_bytes(self, width: int, labels: int, rows: int) -> int:
+        number = 4 if self.precision == "float32" else 2
+        frequent = self.order(np.zeros(labels))[1]
+        rest, fan_in = labels - frequent, self.fan_in_of(width)
+        moments = 1 if self.optimiser == "adam" or self.momentum else 0
+        connections = -(-rest // self.group) * fan_in
+        kept = connections * (4 + self.group * number * (1 + moments))
+        kept += rest * (4 + (4 if self.optimiser == "adam" else 0))
+        # rewiring looks at all features at once; a step at chunks of what groups gather
+        working = connections * REWIRING + PLACES * (4 * number + 16) + 16 * rows * width
+        order = 16 * labels
+        dense = 0
+        if frequent:
+            dense = dense_bytes(frequent, width, number, rows, self.optimiser, self.momentum)
+        return kept + working + order + dense
 
     def keep(self, module: HeadModule, counts: np.ndarray) -> dict[str, np.ndarray]:
         """The arrays of `rankers.SparseLabels`; a label never seen comes last."""

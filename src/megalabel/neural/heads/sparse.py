@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from megalabel.neural.kernels.groups import Groups
     from megalabel.neural.kernels.tuning import GroupTuning
 
-_PLACES = 1 << 22  # numbers gathered at a time
+PLACES = 1 << 22
+"""Numbers gathered at a time."""
 
 
 class SparseModule(LearningModule):
@@ -156,7 +157,7 @@ class SparseModule(LearningModule):
 
     def _slices(self, groups: int, each: int) -> Iterator[tuple[int, int]]:
         """First and last of the groups that come together, where one takes `each` numbers."""
-        size = self.chunk or max(1, _PLACES // each)
+        size = self.chunk or max(1, PLACES // each)
         for first in range(0, groups, size):
             yield first, min(first + size, groups)
 
