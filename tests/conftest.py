@@ -103,6 +103,7 @@ SMALL = {
     "astec": {"width": 16},
     "attentionxml": {"max_length": 16, "size": 8, "hidden": [8]},
     "depsl": {"encoder": "bag"},
+    "dst": {"encoder": "bag"},
     "dexml": {"encoder": "bag", "chunk": 4},
     "inceptionxml": {
         "max_length": 8,
