@@ -23,7 +23,7 @@ def dst(
     epochs: float | None = None,
     batch: int | None = None,
     learning_rate: float = 2e-3,
-    head_learning_rate: float = 0.3,
+    head_learning_rate: float = 0.05,
     dropout: float = 0.1,
     device: str = "auto",
     calibrate: bool = True,

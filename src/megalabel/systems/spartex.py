@@ -25,7 +25,7 @@ def spartex(
     epochs: float | None = None,
     batch: int | None = None,
     learning_rate: float | None = None,
-    head_learning_rate: float = 0.3,
+    head_learning_rate: float = 0.05,
     dropout: float = 0.2,
     device: str = "auto",
     calibrate: bool = True,

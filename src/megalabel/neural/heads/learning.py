@@ -63,6 +63,8 @@ class LearningModule(HeadModule):
         self.seed = seed
         self.share = 1.0
         """What the loss counts for beside others: its weights move so much less."""
+        self.pace = 1.0
+        """What its rate is multiplied by."""
         self.register_buffer("value", torch.zeros((), device=device))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=device))
         self._step: int | None = 0
@@ -83,7 +85,7 @@ class LearningModule(HeadModule):
     @property
     def rate(self) -> float:
         """The rate of this step."""
-        return self.learning_rate * self.share
+        return self.learning_rate * self.share * self.pace
 
     @property
     def step(self) -> int:
