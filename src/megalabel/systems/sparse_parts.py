@@ -12,7 +12,7 @@ FROZEN = "frozen:"  # before a model that is not trained itself
 
 def rewiring(fraction: float, every: int | None, growth: str) -> Any:
     """How features are exchanged, from a system's flat parameters."""
-    return neural().Rewiring(fraction=fraction, every=every, growth=growth)
+    return neural().Rewiring(fraction=fraction, falls=True, every=every, growth=growth)
 
 
 def frozen(encoder: Any) -> Any:

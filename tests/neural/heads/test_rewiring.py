@@ -165,6 +165,13 @@ def test_a_threshold_falls_with_a_cosine():
         assert torch.equal(rewiring.chosen(head, step, 100)[0], sizes < threshold)
 
 
+def test_a_fraction_may_fall_with_a_cosine():
+    rewiring = Rewiring(fraction=0.4, falls=True, until=0.5)
+    head, _ = trained(rewiring, labels=40, group=4)
+    counts = [int(rewiring.chosen(head, step, 100).sum()) for step in (0, 25, 50)]
+    assert counts == [40, 20, 0]
+
+
 def test_places_that_no_label_has_count_for_nothing():
     head, _ = trained(Rewiring(), labels=21, group=4)
     head.weights[-1, :, 1:] = 1000.0

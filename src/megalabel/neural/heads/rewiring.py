@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from megalabel.base import Check, Component, Learned, integer, number, one_of
+from megalabel.base import Check, Component, Learned, boolean, integer, number, one_of
 from megalabel.neural.heads.steps.plain import plain_step, product
 from megalabel.neural.heads.steps.rounding import philox
 from megalabel.neural.heads.steps.sparse import SparsePass
@@ -37,6 +37,8 @@ class Rewiring(Component):
         Steps between times. None: 40 times in a training, though 20 steps apart at least.
     fraction : float
         The share of features that are pruned each time; 0: a network that stays as it is.
+    falls : bool
+        Whether the fraction falls with a cosine to 0 by the last time.
     threshold : float, optional
         In place of the fraction: features with smaller weights are pruned. It falls with a cosine
         to 1e-4 by the last time.
@@ -63,6 +65,7 @@ class Rewiring(Component):
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         "every": integer(1) | one_of(None),
         "fraction": number(0, 1),
+        "falls": boolean(),
         "threshold": number(0) | one_of(None),
         "scope": one_of("layer", "group"),
         "score": one_of("mean", "max"),
@@ -77,6 +80,7 @@ class Rewiring(Component):
         *,
         every: int | None = None,
         fraction: float = 0.1,
+        falls: bool = False,
         threshold: float | None = None,
         scope: str = "layer",
         score: str = "mean",
@@ -86,6 +90,7 @@ class Rewiring(Component):
     ) -> None:
         self.every = every
         self.fraction = fraction
+        self.falls = falls
         self.threshold = threshold
         self.scope = scope
         self.score = score
@@ -140,16 +145,17 @@ class Rewiring(Component):
         """Which features are pruned (groups, fan_in)."""
         scores = self._scores(module)
         free = module.width - module.fan_in
+        end = max(1.0, self.until * total)
+        fall = 0.5 * (1 + math.cos(math.pi * min(1.0, step / end)))
+        share = self.fraction * fall if self.falls else self.fraction
         if self.threshold is not None:
-            end = max(1.0, self.until * total)
-            fall = 0.5 * (1 + math.cos(math.pi * min(1.0, step / end)))
             mask = scores < _LEAST + max(0.0, self.threshold - _LEAST) * fall
         elif self.scope == "group":
-            count = round(self.fraction * module.fan_in)
+            count = round(share * module.fan_in)
             order = scores.argsort(dim=1, stable=True).argsort(dim=1)
             mask = order < count
         else:
-            mask = _smallest(scores, round(self.fraction * scores.numel()), module.seed, step)
+            mask = _smallest(scores, round(share * scores.numel()), module.seed, step)
         # places for what is drawn: a group has features left that it does not see
         most = (free + 1) // 2
         if most < module.fan_in:
