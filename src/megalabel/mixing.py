@@ -31,7 +31,7 @@ from megalabel.labels.own import OwnLabels
 from megalabel.metrics import evaluate
 from megalabel.parts import Calibrator, Decision, Featurizer
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
-from megalabel.rankers.mix import Candidates, Mix, renumbered
+from megalabel.rankers.mix import Candidates, Mix, counts_for, renumbered
 from megalabel.store import fingerprint
 from megalabel.tagger import Tagger, calibrator_for
 
@@ -121,7 +121,8 @@ def mix(
         rankings.append(renumbered(ranking, numbers, labels).without(excluded))
     named = names and corpus.texts is not None and NameWords.useful(labels)
     words = NameWords().fit(Corpus(corpus.texts, labels=labels)) if named else None
-    found = Candidates.of(rankings, members.label_counts, shortlist, words, corpus.texts)
+    counts = counts_for([tagger.classifier_ for tagger in taggers], members.label_counts)
+    found = Candidates.of(rankings, counts, shortlist, words, corpus.texts)
     trial = _Trial(found, targets, members)
     measured = {f"member {number}": trial.measured(r) for number, r in enumerate(rankings)}
     by_form = {}

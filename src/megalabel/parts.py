@@ -99,6 +99,11 @@ class Classifier(Component, ABC):
         return False
 
     @property
+    def finds_unseen(self) -> bool:
+        """Whether labels that no text of training carries are among those it may rank first."""
+        return False
+
+    @property
     def learns_label_points(self) -> bool:
         """Whether rows that are texts of labels, with soft targets, may be among the examples."""
         return False

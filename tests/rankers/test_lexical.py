@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from megalabel import Corpus, LabelSet, _native
+from megalabel import Corpus, LabelSet, _native, systems
 from megalabel.data.concepts import Concept
 from megalabel.data.vocabulary import Vocabulary
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import StemmedWords
+from megalabel.mixing import mix
 from megalabel.rankers import BoostedTrees, LexicalMatcher
 from megalabel.rankers.lexical import COLUMN, FEATURES, Found
 
@@ -392,3 +393,19 @@ def test_what_it_cannot_read_is_named(corpus):
     ):
         with pytest.raises(ValueError, match=message):
             matcher.restore(learned | spoilt)
+
+
+def test_a_mix_judges_labels_without_texts():
+    labels = LabelSet([*NAMES, "honey of bees"])
+    known = Corpus(TEXTS, targets=TARGETS * 6, labels=LabelSet(NAMES)).aligned(labels)
+    members = [systems.create("knn").fit(known), systems.create("lexical").fit(known)]
+    more = Corpus(
+        [f"{text} in {place}" for place in ("spring", "autumn") for text in TEXTS[:6]] * 2
+        + [f"honey made by bees in {place}" for place in ("spring", "autumn", "May", "June")] * 4,
+        targets=[*TARGETS * 4, *[["honey of bees"]] * 16],
+        labels=labels,
+    )
+    made = mix(members, more, form="stack")
+    [best] = made.tag("bees and their honey", k=1)
+    assert best.label == "honey of bees"
+    assert made.explain("bees and their honey").label == "honey of bees"

@@ -205,6 +205,11 @@ class LexicalMatcher(Classifier):
         return True
 
     @property
+    def finds_unseen(self) -> bool:
+        """True: names are there without texts."""
+        return True
+
+    @property
     def ranks_held_out(self) -> bool:
         """True: texts of training are scored by trees that have not seen them."""
         return True

@@ -205,7 +205,7 @@ class Mix(Classifier):
     def _as_native(self) -> _native.Mixing:
         """All that is known beside the members, as the native core takes it."""
         return _native.Mixing(
-            counts=self.label_counts_,
+            counts=counts_for(self.members_, self.label_counts_),
             shortlist=self.shortlist,
             calibrations=[calibrator.native() for calibrator in self.calibrators_],
             numbers=self.numbers_,
@@ -246,7 +246,8 @@ class Mix(Classifier):
         rankings = self.rankings(X, self.shortlist)
 
         def margin(rankings: Sequence[Ranking], texts: Any) -> tuple[bool, float]:
-            found = Candidates.of(rankings, self.label_counts_, self.shortlist, self.names_, texts)
+            counts = counts_for(self.members_, self.label_counts_)
+            found = Candidates.of(rankings, counts, self.shortlist, self.names_, texts)
             margins, ids = self.combiner_.margins(found.said), found.ids[0]
             listed = ids == label
             some = margins[listed if listed.any() else ids < len(self.labels_)]
@@ -284,6 +285,13 @@ class Mix(Classifier):
                 raise ValueError("numbers_ of Mix must be numbers of its labels")
         if not len(self.members_) or (self.sources_ < 0).any():
             raise ValueError("sources_ of Mix must be numbers of rows, of one member at least")
+
+
+def counts_for(members: Sequence[Classifier], label_counts: np.ndarray) -> np.ndarray:
+    """Training texts of each label as the native core takes them, which judges no label without
+    any: with a member that finds such labels, they count as if they had one."""
+    unseen = any(member.finds_unseen for member in members)
+    return np.maximum(label_counts, 1) if unseen else label_counts
 
 
 def renumbered(ranking: Ranking, numbers: np.ndarray, labels: LabelSet) -> Ranking:
