@@ -121,8 +121,8 @@ def mix(
         rankings.append(renumbered(ranking, numbers, labels).without(excluded))
     named = names and corpus.texts is not None and NameWords.useful(labels)
     words = NameWords().fit(Corpus(corpus.texts, labels=labels)) if named else None
-    counts = counts_for([tagger.classifier_ for tagger in taggers], members.label_counts)
-    found = Candidates.of(rankings, counts, shortlist, words, corpus.texts)
+    judged = counts_for([tagger.classifier_ for tagger in taggers], members.label_counts)
+    found = Candidates.of(rankings, judged, shortlist, words, corpus.texts)
     trial = _Trial(found, targets, members)
     measured = {f"member {number}": trial.measured(r) for number, r in enumerate(rankings)}
     by_form = {}
