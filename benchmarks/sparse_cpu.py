@@ -1,6 +1,6 @@
 """Sparse output layers on a CPU: a training step, the best labels of a batch, and memory.
 
-    python benchmarks/sparse_cpu.py [--labels 131072] [--threads 2] [--json FILE]
+    python benchmarks/sparse_cpu.py [--only steps] [--labels 131072] [--threads 2] [--json FILE]
     python benchmarks/sparse_cpu.py --table FILE
 
 A layer whose labels each look at a few features, in groups that share them (and each with features
@@ -64,12 +64,20 @@ class Bench:
         self.X /= np.linalg.norm(self.X, axis=1, keepdims=True)
         self.truth = np.sort(self.random.integers(0, self.labels, (self.rows, POSITIVES)), axis=1)
         self.lines: list[Row] = []
+        self.about = {
+            "machine": f"{platform.machine()}, {platform.system()}, {options.threads} threads",
+            "version": megalabel.__version__,
+            "torch": torch.__version__,
+            "command": " ".join(Path(word).name for word in ["python", *sys.argv]),
+            "rounds": options.rounds,
+        }
 
     def normal(self, *shape: int) -> np.ndarray:
         return self.random.standard_normal(shape, np.float32)
 
     def compare(self, what: str, ways: dict[str, Way]) -> None:
         """All ways in turn; the first is what the others are compared with."""
+        print(what, file=sys.stderr, flush=True)
         spent: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(self.options.rounds + 1):
             for name, (run, _) in ways.items():
@@ -94,6 +102,9 @@ class Bench:
             self.lines.append(line)
             print(json.dumps(line), file=sys.stderr, flush=True)
         gc.collect()
+        if self.options.json is not None:  # each time, so that nothing is lost
+            lines = [json.dumps(self.about | line) for line in self.lines]
+            self.options.json.write_text("\n".join(lines) + "\n")
 
     # ------------------------------------------------------------ steps
     def torch_step(self, optimiser: str) -> Way:
@@ -317,6 +328,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", choices=("steps", "searches"))
     parser.add_argument("--json", type=Path, help="where all figures go, a line each")
     parser.add_argument("--table", type=Path, help="print a file that --json has written")
     options = parser.parse_args()
@@ -326,17 +338,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     megalabel.set_threads(options.threads)
     bench = Bench(options)
-    bench.steps()
-    bench.searches()
-    if options.json is not None:
-        about = {
-            "machine": f"{platform.machine()}, {platform.system()}, {options.threads} threads",
-            "version": megalabel.__version__,
-            "torch": torch.__version__,
-            "command": " ".join(Path(word).name for word in ["python", *sys.argv]),
-        }
-        lines = [json.dumps(about | line) for line in bench.lines]
-        options.json.write_text("\n".join(lines) + "\n")
+    if options.only != "searches":
+        bench.steps()
+    if options.only != "steps":
+        bench.searches()
     print(table(bench.lines))
 
 
