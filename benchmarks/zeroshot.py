@@ -8,6 +8,9 @@ of stemmed words over names, and over names and definitions; names that are foun
 the encoder's cosines as they come, with names, and with names and definitions. `zeroshot` is
 measured without training, with parts of texts, and with the lexical judge, over --seeds seeds.
 
+With --judge, the address of a service with the API of OpenAI, a model judges --judged texts on the
+wire, too: that shows what it takes, not what good models would say.
+
 Each line of results holds one row of one corpus. --cache keeps vectors, so that another run encodes
 nothing.
 """
@@ -29,6 +32,7 @@ import megalabel
 from megalabel import Corpus, Ranking
 from megalabel.data.matrix import normalised_rows
 from megalabel.features import Tfidf
+from megalabel.judges import ChatJudge
 from megalabel.neural import FrozenEncoder
 from megalabel.systems.label_texts import definitions_of
 from megalabel.systems.zeroshot import ZeroShot
@@ -36,6 +40,7 @@ from megalabel.systems.zeroshot import ZeroShot
 RESULTS = Path(__file__).parent / "results" / "zeroshot.jsonl"
 CORPORA = ("eurlex-titles", "yso-finna-en", "wordnet-hypernyms")
 DEEP = 20
+JUDGED = 5_000  # texts, by the lexical judge
 MEASURES = ("R@10", "P@5", "nDCG@20")
 MARGINS = {"R@10": 1.5, "P@5": 1.0, "nDCG@20": 1.5}
 ROWS = 500  # of texts, whose scores of all labels are held at a time
@@ -128,7 +133,13 @@ def systems(given: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     if given.segments:
         yield "zeroshot, parts of texts", {"judge": None, "segments": True}
     for seed in range(given.seeds):
-        yield "zeroshot, lexical judge", {"judge": "lexical", "seed": seed}
+        yield "zeroshot, lexical judge", {"judge": "lexical", "seed": seed, "judged_texts": JUDGED}
+    if given.judge:
+        judge = ChatJudge(given.judge, given.model, soft=True, concurrency=1)
+        yield (
+            "zeroshot, a model's judgements",
+            {"judge": judge, "judged_texts": given.judged, "shortlist": 5, "rounds": 1},
+        )
 
 
 def run(given: argparse.Namespace, name: str) -> Iterator[dict[str, Any]]:
@@ -141,9 +152,11 @@ def run(given: argparse.Namespace, name: str) -> Iterator[dict[str, Any]]:
     def encode(texts: Any) -> np.ndarray:
         return np.asarray(normalised_rows(fitted.transform(texts)))
 
-    for what, ids in baselines(blind, test, encode):
+    for what, ids in () if given.only else baselines(blind, test, encode):
         yield {"what": what} | measured(ids, test.targets)
     for what, settings in systems(given):
+        if given.only and what not in given.only:
+            continue
         tagger = ZeroShot(**({"encoder": encoder, "language": "en"} | settings))
         started = time.process_time()
         tagger.fit(blind)
@@ -152,7 +165,8 @@ def run(given: argparse.Namespace, name: str) -> Iterator[dict[str, Any]]:
         told = tagger.provenance_["zeroshot"].get("rounds", [])
         rounds = [round(100 * one["precision"], 1) for one in told]
         line = {"what": what, "seed": settings.get("seed", 0), "fit CPU s": round(seconds, 1)}
-        yield line | measured(ranking.ids, test.targets) | {"judged P@1": rounds}
+        made = line | measured(ranking.ids, test.targets) | {"judged P@1": rounds}
+        yield made | {"judged": [one["pairs"] for one in told], "fit": [one["fit"] for one in told]}
 
 
 def shown(lines: list[dict[str, Any]]) -> None:
@@ -183,6 +197,10 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=2_000)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--segments", action="store_true")
+    parser.add_argument("--only", nargs="+")
+    parser.add_argument("--judge")
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--judged", type=int, default=60)
     parser.add_argument("--cache")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -193,6 +211,8 @@ def main() -> None:
     about = {"megalabel": megalabel.__version__, "machine": platform.machine()}
     about |= {"texts": given.texts, "tests": given.tests}
     about["command"] = "python benchmarks/zeroshot.py --data DATA --encoder MODEL"
+    if given.judge:
+        about["command"] += f" --judge URL --model {given.model} --judged {given.judged}"
     lines: list[dict[str, Any]] = []
     given.out.parent.mkdir(parents=True, exist_ok=True)
     with open(given.out, "w", encoding="utf-8") as out:
@@ -201,7 +221,8 @@ def main() -> None:
                 lines.append({"corpus": name} | line)
                 out.write(json.dumps(lines[-1] | about) + "\n")
                 out.flush()
-    shown(lines)
+    if not given.only:
+        shown(lines)
 
 
 if __name__ == "__main__":
