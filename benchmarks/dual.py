@@ -4,7 +4,8 @@
     python benchmarks/dual.py --data DATA --ablation [--corpora NAME ...] [--texts 0]
 
 All learn from the same texts of the train part, drawn by a seed, with one encoder: --encoder is the
-name or folder of a Hugging Face model, or "bag", word vectors that are added up. --words also
+name or folder of a Hugging Face model ("frozen:" before it: not trained itself; --vectors keeps
+what it makes of texts), or "bag", word vectors that are added up. --words also
 trains a linear ranker on words and vectors for each, and measures linear systems. Where --texts
 bounds the training texts, labels that none of these carries are left out of both parts. A text that
 is itself a label, by its id or by its text, is not asked about that label; nor is a dual encoder
@@ -96,6 +97,16 @@ def with_own_labels(corpus: Corpus) -> Corpus:
     return Corpus(corpus.texts, None, corpus.targets, labels, **more)
 
 
+def encoder_of(given: argparse.Namespace) -> Any:
+    """The encoder: a frozen one keeps its vectors of texts in a folder for all rows."""
+    source = given.encoder.removeprefix("frozen:")
+    if source == given.encoder or given.vectors is None:
+        return given.encoder
+    from megalabel.neural import FrozenEncoder
+
+    return FrozenEncoder(source, cache=str(given.vectors))
+
+
 def measured(given: argparse.Namespace, row: Row) -> dict[str, Any]:
     """Train a system and ask it about the test part."""
     import torch
@@ -115,7 +126,7 @@ def measured(given: argparse.Namespace, row: Row) -> dict[str, Any]:
     if systems.get(name).neural:
         shared["device"] = given.device
         shared |= {} if given.epochs is None else {"epochs": given.epochs}
-        shared |= {} if name == "astec" else {"encoder": given.encoder}
+        shared |= {} if name == "astec" else {"encoder": encoder_of(given)}
     clock, cpu = time.perf_counter(), time.process_time()
     tagger = systems.create(name, **shared | settings).fit(train)
     seconds = {"s": time.perf_counter() - clock, "CPU s": time.process_time() - cpu}
@@ -156,6 +167,7 @@ def main() -> None:
     parser.add_argument("--corpora", nargs="*", default=CORPORA)
     parser.add_argument("--texts", type=int, default=0, help="training texts at most; 0: all")
     parser.add_argument("--encoder", default="bag")
+    parser.add_argument("--vectors", type=Path, help="a folder that keeps a frozen model's vectors")
     parser.add_argument("--epochs", type=float, help="of every training; by default each its own")
     parser.add_argument("--only", nargs="*", default=(), help="some rows, by name")
     parser.add_argument("--words", action="store_true", help="also with words, and linear systems")
