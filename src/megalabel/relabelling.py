@@ -17,9 +17,9 @@ from megalabel.base import Component, clone, unfitted, with_learned
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Concat
-from megalabel.joining import NewLabels, added, blend_of, suited, with_stems
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
+from megalabel.new_labels import NewLabels, added, blend_of, suited, with_stems
 from megalabel.parts import Classifier, Featurizer
 
 _SHOWN = 5  # labels that an error names

@@ -15,7 +15,7 @@ from megalabel.cli.reading import AS_USUAL, Reading, reads_corpora
 from megalabel.cli.shared import Json, Model, Part, Threads, use_threads
 from megalabel.data.labelfiles import read_label_file
 from megalabel.errors import ParameterError
-from megalabel.joining import HOW
+from megalabel.new_labels import HOW
 from megalabel.progress import progress
 from megalabel.tagger import Tagger
 from megalabel.units import duration
