@@ -343,11 +343,13 @@ while True:
 
 
 def test_kill_during_save_leaves_a_whole_model(name, fitted, tmp_path):
+    if name in NEURAL and name != "renee":
+        pytest.skip("saved by the same code as renee, and importing torch takes seconds")
     model = tmp_path / "model"
     fitted(name).save(model)
     expected = answer(fitted(name))
     wait = random.Random(0)
-    for _ in range(1 if name in NEURAL else 4):  # importing torch takes seconds
+    for _ in range(1 if name in NEURAL else 4):
         saver = subprocess.Popen(
             [sys.executable, "-c", SAVE_FOREVER, str(model)], stdout=subprocess.PIPE, text=True
         )
