@@ -170,3 +170,9 @@ def test_the_size_of_a_ranker_is_a_power_of_the_texts(fewer, more, expected, cre
     job = neural_parts._Trials(create("astec"), corpus)
     job._whole = 1600
     assert job.power(*fewer, *more) == pytest.approx(expected)
+
+
+def test_systems_that_train_an_encoder_say_so():
+    neural = {name for name in systems.names() if systems.get(name).neural}
+    assert {"astec", "attentionxml", "dst", "haste", "inceptionxml", "renee", "unidec"} <= neural
+    assert not {"auto", "knn", "lexical", "mix", "xr-linear", "zeroshot"} & neural

@@ -74,7 +74,7 @@ class System:
     @property
     def neural(self) -> bool:
         """Whether it trains an encoder, which needs torch."""
-        return self.parameters().get("encoder") is not None
+        return "encoder" in self.parameters() and not self.unlabelled
 
     def parameters(self) -> dict[str, Any]:
         """The recipe's own parameters and their defaults."""
