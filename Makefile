@@ -12,7 +12,7 @@ WERROR := -C cmake.define.MEGALABEL_WERROR=ON
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml CMakeLists.txt $(wildcard native/*)
+$(VENV)/.ready: pyproject.toml CMakeLists.txt $(wildcard native/* native/bindings/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH)

@@ -1,23 +1,27 @@
 // Python's view of decisions (decision.hpp, capped.hpp).
-#pragma once
+#include "decision.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
 
-#include "bind_arrays.hpp"
+#include "arrays.hpp"
 #include "capped.hpp"
-#include "decision.hpp"
+#include "topics.hpp"
 
 namespace megalabel::bind {
+
+namespace {
+
+using bind::to_numpy;  // else hidden by those below
 
 struct Objective {
     std::optional<decision::MacroMetric> metric;  // none: one that is written in Python
     double beta, linear, scale, rows;
 };
 
-inline decision::Shortlist shortlist_of(const Ranked& ranked) {
+decision::Shortlist shortlist_of(const Ranked& ranked) {
     return {span(ranked.ids), span(ranked.scores), ranked.rows(), ranked.width(),
             static_cast<std::size_t>(ranked.labels)};
 }
@@ -28,10 +32,10 @@ std::span<Label> labels_of(const InOut2<double>& labels) {
         throw std::invalid_argument("labels have another number of columns");
     return {reinterpret_cast<Label*>(labels.data()), labels.shape(0)};
 }
-inline decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
+decision::Choices choices_of(const InOut2<std::uint8_t>& chosen) {
     return {span(chosen), chosen.shape(1)};
 }
-inline Out2<std::uint8_t> to_numpy(std::vector<std::uint8_t>&& bits, const Ranked& ranked) {
+Out2<std::uint8_t> to_numpy(std::vector<std::uint8_t>&& bits, const Ranked& ranked) {
     return to_numpy(std::move(bits), ranked.rows(), decision::Choices::bytes(ranked.width()));
 }
 
@@ -130,7 +134,9 @@ void bind_rule_sums(nb::module_& m) {
           "sums"_a);
 }
 
-inline void bind_decision(nb::module_& m) {
+}  // namespace
+
+void bind_decision(nb::module_& m) {
     using decision::MacroMetric;
     nb::enum_<MacroMetric>(m, "MacroMetric", "The macro metrics that the native core knows.")
         .value("precision", MacroMetric::precision)

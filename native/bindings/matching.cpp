@@ -1,28 +1,13 @@
 // Python's view of words in texts and names: matching.hpp.
-#pragma once
-
-#include "bind_arrays.hpp"
-#include "bind_text.hpp"
 #include "matching.hpp"
+
+#include "matching_arrays.hpp"
+#include "text_arrays.hpp"
+#include "topics.hpp"
 
 namespace megalabel::bind {
 
-struct Names {
-    In<std::int64_t> name_starts;
-    In<std::int64_t> word_starts;
-    In<std::int32_t> words;
-    In<std::int32_t> stems;
-    In<float> word_idf;
-    In<float> stem_idf;
-    float unknown_idf;
-
-    matching::Names view() const {
-        return {span(name_starts), span(word_starts), span(words), span(stems),
-                span(word_idf),    span(stem_idf),    unknown_idf};
-    }
-};
-
-inline void bind_matching(nb::module_& m) {
+void bind_matching(nb::module_& m) {
     nb::enum_<matching::Feature> feature(m, "MatchFeature", "The columns of `match_features`.");
     for (std::size_t i = 0; i < matching::kFeatures; ++i)
         feature.value(matching::kFeatureNames[i], static_cast<matching::Feature>(i));

@@ -1,14 +1,19 @@
 // Python's view of dense vectors in lists: vector_index.hpp.
-#pragma once
+#include <nanobind/stl/variant.h>
 
 #include <stdexcept>
 #include <variant>
+#include <vector>
 
-#include "bind_arrays.hpp"
-#include "bind_linear.hpp"
+#include "arrays.hpp"
+#include "float16.hpp"
+#include "products.hpp"
+#include "topics.hpp"
 #include "vector_index.hpp"
 
 namespace megalabel::bind {
+
+namespace {
 
 using VectorsIn = std::variant<In2<float>, In2<Half>>;
 
@@ -44,7 +49,9 @@ auto with_type(const std::vector<VectorSegment>& segments, Use&& use) {
     return use.template operator()<float>();
 }
 
-inline void bind_vectors(nb::module_& m) {
+}  // namespace
+
+void bind_vectors(nb::module_& m) {
     m.attr("VECTOR_UNIT") = vectors::unit;
     bind_struct<VectorSegment>(
         m, "VectorSegment", "Vectors in lists, their keys, and where the lists start.",

@@ -1,24 +1,22 @@
-// Python's view of text: sparse text formats (sparse_text.hpp) and text to vectors
-// (vectorizer.hpp).
-#pragma once
-
-#include <limits>
+// Python's view of text to vectors: vectorizer.hpp, normal_forms.hpp.
 #include <optional>
-#include <stdexcept>
-#include <string>
+#include <utility>
+#include <vector>
 
-#include "bind_arrays.hpp"
 #include "normal_forms.hpp"
 #include "parallel.hpp"
-#include "sparse_text.hpp"
+#include "text_arrays.hpp"
+#include "topics.hpp"
 #include "vectorizer.hpp"
 
 namespace megalabel::bind {
 
-// A column of text: where each begins, and their UTF-8.
-using TextArrays = std::tuple<In<std::int64_t>, In<std::uint8_t>>;
+namespace {
+
+using bind::to_numpy;  // else hidden by those below
+
 using NewTexts = std::tuple<Out<std::int64_t>, Out<std::uint8_t>>;
-// The same of terms, and in how many texts and how often each occurs.
+// A column of terms, and in how many texts and how often each occurs.
 using TermArrays =
     std::tuple<In<std::int64_t>, In<std::uint8_t>, In<std::int64_t>, In<std::int64_t>>;
 using NewTerms =
@@ -26,73 +24,25 @@ using NewTerms =
 // Where rows start, their columns, and counts.
 using NewCounts = std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>>;
 
-struct Lookup {
-    In<std::uint64_t> slots;
-    In<std::int64_t> offsets;
-    In<std::uint8_t> data;
-
-    text::Lookup view() const { return {span(slots), {span(offsets), span(data)}}; }
-};
-
-struct Stems {
-    Lookup words;
-    In<std::int32_t> stem_of;
-    In<std::int64_t> offsets;
-    In<std::uint8_t> data;
-    Lookup endings;
-    In<std::uint8_t> cuts;
-    In<std::int64_t> appended_offsets;
-    In<std::uint8_t> appended_data;
-
-    text::Stems view() const {
-        return {words.view(),   span(stem_of), {span(offsets), span(data)},
-                endings.view(), span(cuts),    {span(appended_offsets), span(appended_data)}};
-    }
-};
-
-struct Analysis {
-    text::Unit unit;
-    unicode::Case change;
-    bool strip_marks;
-    std::size_t shortest, longest, min_word_length, cut;
-    Lookup stop_words;
-    Stems stems;
-
-    text::Analysis view() const {
-        return {unit, change, strip_marks, shortest, longest, min_word_length, cut};
-    }
-    text::WordTables tables() const { return {stop_words.view(), stems.view()}; }
-};
-
-inline text::Strings strings_of(const TextArrays& arrays) {
-    return {span(std::get<0>(arrays)), span(std::get<1>(arrays))};
-}
-inline text::TermsView terms_of(const TermArrays& arrays) {
+text::TermsView terms_of(const TermArrays& arrays) {
     const auto& [offsets, data, text_counts, counts] = arrays;
     return {{span(offsets), span(data)}, span(text_counts), span(counts)};
 }
 
-template <class T>
-Out<T> to_numpy(text::Buffer<T>&& values) {
-    std::size_t size = values.size;
-    T* data = values.data.release();
-    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return Out<T>(data, {size}, owner);
-}
-inline NewTexts to_numpy(std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>>&& texts) {
+NewTexts to_numpy(std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>>&& texts) {
     return {to_numpy(std::move(texts.first)), to_numpy(std::move(texts.second))};
 }
-inline NewTerms to_numpy(text::Terms&& terms) {
+NewTerms to_numpy(text::Terms&& terms) {
     return {to_numpy(std::move(terms.offsets)), to_numpy(std::move(terms.data)),
             to_numpy(std::move(terms.text_counts)), to_numpy(std::move(terms.counts))};
 }
-inline NewCounts to_numpy(text::CountRows&& rows) {
+NewCounts to_numpy(text::CountRows&& rows) {
     return {to_numpy(std::move(rows.indptr)), to_numpy(std::move(rows.indices)),
             to_numpy(std::move(rows.counts))};
 }
 
 // The UTF-8 of a list of strings, one after another, and where each begins.
-inline NewTexts encode_texts(nb::typed<nb::sequence, nb::str> values) {
+NewTexts encode_texts(nb::typed<nb::sequence, nb::str> values) {
     auto items = nb::steal(PySequence_Fast(values.ptr(), "expected a list of strings"));
     if (!items.is_valid()) nb::raise_python_error();
     const auto n = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
@@ -115,47 +65,9 @@ inline NewTexts encode_texts(nb::typed<nb::sequence, nb::str> values) {
     return {to_numpy(std::move(offsets)), to_numpy(std::move(data))};
 }
 
-inline void bind_sparse_text(nb::module_& m) {
-    m.def(
-        "parse_sparse_text",
-        [](In<std::uint8_t> text, bool svmlight, std::int64_t features, std::int64_t labels,
-           std::int64_t first_line, std::size_t keep, std::size_t piece_bytes) {
-            for (auto limit : {features, labels})
-                if (limit < 0 || limit > std::numeric_limits<std::int32_t>::max())
-                    throw std::invalid_argument("numbers of features and labels are 31 bits wide");
-            auto rows = without_gil([&] {
-                return sparse_text::parse(
-                    {reinterpret_cast<const char*>(text.data()), text.size()},
-                    {svmlight, features, labels, first_line, keep, piece_bytes});
-            });
-            std::vector<std::tuple<std::int64_t, std::int64_t, nb::bytes>> problems;
-            for (auto& p : rows.problems)
-                problems.emplace_back(p.line, p.column,
-                                      nb::bytes(p.message.data(), p.message.size()));
-            return std::tuple(
-                to_numpy(std::move(rows.target_indptr)), to_numpy(std::move(rows.target_indices)),
-                to_numpy(std::move(rows.feature_indptr)), to_numpy(std::move(rows.feature_indices)),
-                to_numpy(std::move(rows.values)), rows.bad, std::move(problems));
-        },
-        "text"_a, nb::kw_only(), "svmlight"_a, "features"_a, "labels"_a, "first_line"_a, "keep"_a,
-        "piece_bytes"_a = sparse_text::Options{}.piece_bytes);
-    m.def(
-        "format_sparse_text",
-        [](In<std::int64_t> target_indptr, In<std::int32_t> target_indices,
-           In<std::int64_t> feature_indptr, In<std::int32_t> feature_indices, In<float> values,
-           std::size_t begin, std::size_t end) {
-            const auto text = without_gil([&] {
-                return sparse_text::format({span(target_indptr), span(target_indices)},
-                                           {span(feature_indptr), span(feature_indices)},
-                                           span(values), begin, end);
-            });
-            return nb::bytes(text.data(), text.size());
-        },
-        nb::kw_only(), "target_indptr"_a, "target_indices"_a, "feature_indptr"_a,
-        "feature_indices"_a, "values"_a, "begin"_a, "end"_a);
-}
+}  // namespace
 
-inline void bind_text(nb::module_& m) {
+void bind_text(nb::module_& m) {
     m.attr("UNICODE_VERSION") = unicode::kVersion;
     nb::enum_<text::Unit>(m, "Unit", "What n-grams are made of.")
         .value("word", text::Unit::kWord)

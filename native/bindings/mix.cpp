@@ -1,21 +1,23 @@
 // Python's view of mixes (mix.hpp) and of what makes one margin of what is said (combining.hpp).
-#pragma once
+#include "mix.hpp"
 
 #include <nanobind/stl/variant.h>
 
+#include <optional>
+#include <stdexcept>
 #include <variant>
+#include <vector>
 
-#include "bind_arrays.hpp"
-#include "bind_boosting.hpp"
-#include "bind_matching.hpp"
-#include "bind_metrics.hpp"
+#include "arrays.hpp"
+#include "boosting_arrays.hpp"
+#include "calibration_arrays.hpp"
 #include "combining.hpp"
-#include "mix.hpp"
+#include "matching_arrays.hpp"
+#include "topics.hpp"
 
 namespace megalabel::bind {
 
-template <class T>
-using In3 = nb::ndarray<nb::numpy, const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+namespace {
 
 struct Means {
     In<float> edges;
@@ -30,15 +32,15 @@ struct Stack {
 
 using Combiner = std::variant<BoostedTrees, Means, Stack>;
 
-inline combining::Combiner view(const BoostedTrees& trees) { return &trees.forest; }
-inline combining::Combiner view(const Means& means) {
+combining::Combiner view(const BoostedTrees& trees) { return &trees.forest; }
+combining::Combiner view(const Means& means) {
     return combining::Means{span(means.edges), span(means.weights), span(means.unlisted)};
 }
-inline combining::Combiner view(const Stack& stack) {
+combining::Combiner view(const Stack& stack) {
     return combining::Stack{stack.members, span(stack.weights), span(stack.means),
                             span(stack.scales)};
 }
-inline combining::Combiner view(const Combiner& combiner) {
+combining::Combiner view(const Combiner& combiner) {
     return std::visit([](const auto& one) { return view(one); }, combiner);
 }
 
@@ -51,7 +53,9 @@ struct Mixing {
     Combiner combiner;
 };
 
-inline void bind_mix(nb::module_& m) {
+}  // namespace
+
+void bind_mix(nb::module_& m) {
     m.attr("MIX_OF_MEMBER") = mix::OF_MEMBER;
     m.attr("MIX_SHARED") = static_cast<std::size_t>(mix::SHARED);
     m.attr("MIX_TIE") = mix::tie;

@@ -1,12 +1,17 @@
 // Python's view of the labels that texts name: lexical.hpp.
-#pragma once
-
-#include <optional>
-
-#include "bind_arrays.hpp"
 #include "lexical.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "arrays.hpp"
+#include "topics.hpp"
+
 namespace megalabel::bind {
+
+namespace {
 
 struct RowsOfNumbers {
     In<std::int64_t> starts;
@@ -40,7 +45,9 @@ struct NameIndex {
     }
 };
 
-inline void bind_lexical(nb::module_& m) {
+}  // namespace
+
+void bind_lexical(nb::module_& m) {
     nb::enum_<lexical::Feature> feature(m, "LexicalFeature", "The columns of `find_names`.");
     for (std::size_t i = 0; i < lexical::kFeatures; ++i)
         feature.value(lexical::kFeatureNames[i], static_cast<lexical::Feature>(i));

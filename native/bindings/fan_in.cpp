@@ -1,23 +1,26 @@
 // Python's view of labels that look at a few features: fan_in.hpp, fan_in_search.hpp,
 // fan_in_training.hpp.
-#pragma once
+#include "fan_in.hpp"
+
+#include <nanobind/stl/variant.h>
 
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <variant>
 
-#include "bind_arrays.hpp"
-#include "bind_linear.hpp"
-#include "fan_in.hpp"
+#include "arrays.hpp"
 #include "fan_in_normalisers.hpp"
 #include "fan_in_search.hpp"
 #include "fan_in_training.hpp"
+#include "float16.hpp"
+#include "topics.hpp"
 
 namespace megalabel::bind {
 
-template <class T>
-using In3 = nb::ndarray<nb::numpy, const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+namespace {
+
 template <class T>
 using InOut3 = nb::ndarray<nb::numpy, T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
@@ -26,14 +29,14 @@ using FanInIndices = std::variant<In2<std::uint16_t>, In2<std::uint32_t>>;
 using FanInWeights = std::variant<In3<float>, In3<Half>, In3<std::uint16_t>, In3<std::int8_t>>;
 using FanInMoving = std::variant<InOut3<float>, InOut3<std::uint16_t>>;
 
-inline const float* numbers(const float* p) { return p; }
-inline const Half* numbers(const Half* p) { return p; }
-inline const std::int8_t* numbers(const std::int8_t* p) { return p; }
-inline const fan_in::BFloat* numbers(const std::uint16_t* p) {
+const float* numbers(const float* p) { return p; }
+const Half* numbers(const Half* p) { return p; }
+const std::int8_t* numbers(const std::int8_t* p) { return p; }
+const fan_in::BFloat* numbers(const std::uint16_t* p) {
     return reinterpret_cast<const fan_in::BFloat*>(p);
 }
-inline float* numbers(float* p) { return p; }
-inline fan_in::BFloat* numbers(std::uint16_t* p) { return reinterpret_cast<fan_in::BFloat*>(p); }
+float* numbers(float* p) { return p; }
+fan_in::BFloat* numbers(std::uint16_t* p) { return reinterpret_cast<fan_in::BFloat*>(p); }
 
 // Indices and weights, once they fit each other.
 template <class Weights>
@@ -175,7 +178,9 @@ double fan_in_step(const FanInTraining& layer, const In2<float>& rows, const Fan
     });
 }
 
-inline void bind_fan_in(nb::module_& m) {
+}  // namespace
+
+void bind_fan_in(nb::module_& m) {
     m.attr("FAN_IN_TILE") = fan_in::tile;
     nb::enum_<fan_in::Form>(m, "FanInForm", "The losses of labels that look at a few features.")
         .value("logistic", fan_in::Form::logistic)

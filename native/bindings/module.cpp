@@ -1,25 +1,16 @@
-// Everything Python sees of the native core. The kernels are in the headers, one topic each; the
-// bind_ headers, included here alone, convert arrays, release the GIL and map errors.
+// The module that Python imports. A file here adds what Python sees of a topic (topics.hpp): it
+// converts arrays, releases the GIL and maps errors; the kernels are in the headers of native/.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
 #include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "bind_arrays.hpp"
-#include "bind_boosting.hpp"
-#include "bind_decision.hpp"
-#include "bind_fan_in.hpp"
-#include "bind_labels.hpp"
-#include "bind_lexical.hpp"
-#include "bind_linear.hpp"
-#include "bind_matching.hpp"
-#include "bind_metrics.hpp"
-#include "bind_mix.hpp"
-#include "bind_retrieval.hpp"
-#include "bind_text.hpp"
-#include "bind_vectors.hpp"
 #include "memory.hpp"
 #include "parallel.hpp"
+#include "topics.hpp"
 
 namespace nb = nanobind;
 

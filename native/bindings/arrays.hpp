@@ -29,6 +29,8 @@ using In = nb::ndarray<nb::numpy, const T, nb::ndim<1>, nb::c_contig, nb::device
 template <class T>
 using In2 = nb::ndarray<nb::numpy, const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
+using In3 = nb::ndarray<nb::numpy, const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <class T>
 using InOut = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using InOut2 = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -123,27 +125,5 @@ struct Truth {
 
     megalabel::Truth view() const { return {span(indptr), span(indices), span(positive)}; }
 };
-
-inline void bind_arrays(nb::module_& m) {
-    bind_struct<SparseRows>(
-        m, "SparseRows", "A CSR matrix: where rows start, their columns and values, and the width.",
-        std::pair{"starts", &SparseRows::starts}, std::pair{"columns", &SparseRows::columns},
-        std::pair{"values", &SparseRows::values}, std::pair{"width", &SparseRows::width});
-    bind_struct<Ranked>(m, "Ranked",
-                        "The best labels of each row, their scores, and how many "
-                        "labels there are.",
-                        std::pair{"ids", &Ranked::ids}, std::pair{"scores", &Ranked::scores},
-                        std::pair{"labels", &Ranked::labels});
-    bind_struct<Truth>(m, "Truth",
-                       "A CSR matrix of labels, of which those that are positive count.",
-                       std::pair{"indptr", &Truth::indptr}, std::pair{"indices", &Truth::indices},
-                       std::pair{"positive", &Truth::positive});
-    m.def(
-        "all_finite",
-        [](In<float> values) {
-            return without_gil([&] { return megalabel::all_finite(span(values)); });
-        },
-        "values"_a);
-}
 
 }  // namespace megalabel::bind

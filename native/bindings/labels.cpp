@@ -1,22 +1,27 @@
 // Python's view of label vectors (label_vectors.hpp), labels that come together (cooccurrence.hpp)
 // and label trees (clustering.hpp, kmeans.hpp).
-#pragma once
-
-#include "bind_arrays.hpp"
+#include "arrays.hpp"
 #include "clustering.hpp"
 #include "cooccurrence.hpp"
 #include "kmeans.hpp"
 #include "label_vectors.hpp"
+#include "topics.hpp"
 
 namespace megalabel::bind {
 
+namespace {
+
+using bind::to_numpy;  // else hidden by those below
+
 using VectorArrays = std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>>;
-inline VectorArrays to_numpy(SparseVectors&& rows) {
+VectorArrays to_numpy(SparseVectors&& rows) {
     return {to_numpy(std::move(rows.starts)), to_numpy(std::move(rows.columns)),
             to_numpy(std::move(rows.values))};
 }
 
-inline void bind_labels(nb::module_& m) {
+}  // namespace
+
+void bind_labels(nb::module_& m) {
     m.def(
         "weighted_sums",
         [](const SparseRows& weights, const SparseRows& rows, std::size_t keep) {

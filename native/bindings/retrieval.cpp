@@ -1,13 +1,15 @@
 // Python's view of nearest neighbours: inverted_index.hpp and voting.hpp.
-#pragma once
-
 #include <stdexcept>
+#include <vector>
 
-#include "bind_arrays.hpp"
+#include "arrays.hpp"
 #include "inverted_index.hpp"
+#include "topics.hpp"
 #include "voting.hpp"
 
 namespace megalabel::bind {
+
+namespace {
 
 struct Postings {
     In<std::int64_t> starts;
@@ -18,7 +20,9 @@ struct Postings {
     double norm;
 };
 
-inline void bind_retrieval(nb::module_& m) {
+}  // namespace
+
+void bind_retrieval(nb::module_& m) {
     m.attr("TIERS") = CommonTerms::tiers;
     bind_struct<Postings>(
         m, "Postings", "An inverted index: the documents of each term, and bounds.",

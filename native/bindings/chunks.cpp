@@ -1,115 +1,24 @@
-// Python's view of linear classifiers: dense products (products.hpp), training (training.hpp),
-// chunked weights and the search through them (chunks.hpp, chunk_scores.hpp, beam.hpp, forest.hpp),
-// and online trees (online.hpp).
-#pragma once
+// Python's view of chunked weights and the search through their levels: chunks.hpp,
+// chunk_scores.hpp, beam.hpp, forest.hpp.
+#include "chunks.hpp"
 
 #include <nanobind/stl/variant.h>
 
+#include <stdexcept>
 #include <variant>
 
+#include "arrays.hpp"
 #include "beam.hpp"
-#include "bind_arrays.hpp"
 #include "chunk_scores.hpp"
-#include "chunks.hpp"
+#include "float16.hpp"
 #include "forest.hpp"
-#include "online.hpp"
-#include "products.hpp"
-#include "training.hpp"
-
-// NumPy sees a Half as a float16.
-namespace nanobind::detail {
-template <>
-struct dtype_traits<megalabel::Half> {
-    static constexpr dlpack::dtype value{static_cast<std::uint8_t>(dlpack::dtype_code::Float), 16,
-                                         1};
-    static constexpr auto name = const_name("float16");
-};
-}  // namespace nanobind::detail
+#include "topics.hpp"
 
 namespace megalabel::bind {
 
-// --- products
+namespace {
 
-template <class T>
-void fill_products(const In2<float>& rows, const In2<T>& weights, const InOut2<float>& out) {
-    const products::Rows<float> x{rows.data(), rows.shape(0), rows.shape(1)};
-    const products::Rows<T> w{weights.data(), weights.shape(0), weights.shape(1)};
-    if (x.width != w.width)
-        throw std::invalid_argument("rows have " + std::to_string(x.width) +
-                                    " columns but weights have " + std::to_string(w.width));
-    if (out.shape(0) != x.count || out.shape(1) != w.count)
-        throw std::invalid_argument(
-            "out must be " + std::to_string(x.count) + " rows by " + std::to_string(w.count) +
-            " labels, not " + std::to_string(out.shape(0)) + " by " + std::to_string(out.shape(1)));
-    without_gil([&] { products::multiply_all(x, w, out.data()); });
-}
-
-inline void bind_products(nb::module_& m) {
-    m.def(
-        "products",
-        [](In2<float> rows, std::variant<In2<float>, In2<Half>> weights, InOut2<float> out) {
-            std::visit([&](const auto& given) { fill_products(rows, given, out); }, weights);
-        },
-        nb::kw_only(), "rows"_a, "weights"_a, "out"_a,
-        "Fill `out` with X W^T; a cell does not depend on the rows and labels beside it.");
-}
-
-// --- training
-
-struct LabelGroups {
-    In<std::int64_t> row_starts;
-    In<std::int32_t> rows;
-    In<std::int64_t> label_starts;
-    In<std::int64_t> positive_starts;
-    In<std::int32_t> positives;
-    In<float> positive_costs, negative_costs;
-    In<float> factors;
-
-    megalabel::LabelGroups view() const {
-        return {span(row_starts), span(rows),           span(label_starts),   span(positive_starts),
-                span(positives),  span(positive_costs), span(negative_costs), span(factors)};
-    }
-};
-
-using WeightArrays = std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>>;
-inline WeightArrays to_numpy(WeightRows&& rows) {
-    return {to_numpy(std::move(rows.starts)), to_numpy(std::move(rows.columns)),
-            to_numpy(std::move(rows.values))};
-}
-
-inline void bind_training(nb::module_& m) {
-    m.attr("LANES") = newton::lanes;
-    m.attr("MOST_KEPT_ROWS") = newton::most_kept;
-    nb::enum_<newton::Loss>(m, "Loss", "What an error costs, by its margin.")
-        .value("squared_hinge", newton::Loss::squared_hinge)
-        .value("logistic", newton::Loss::logistic);
-    bind_struct<LabelGroups>(
-        m, "LabelGroups",
-        "Groups of labels that share their rows, where each label is positive, and what errors "
-        "cost.\n\nNo row starts: one group with all rows. No factors: all 1.",
-        std::pair{"row_starts", &LabelGroups::row_starts}, std::pair{"rows", &LabelGroups::rows},
-        std::pair{"label_starts", &LabelGroups::label_starts},
-        std::pair{"positive_starts", &LabelGroups::positive_starts},
-        std::pair{"positives", &LabelGroups::positives},
-        std::pair{"positive_costs", &LabelGroups::positive_costs},
-        std::pair{"negative_costs", &LabelGroups::negative_costs},
-        std::pair{"factors", &LabelGroups::factors});
-    m.def(
-        "train_groups",
-        [](const SparseRows& rows, const LabelGroups& groups, newton::Loss loss, double eps,
-           float bias, float prune) {
-            newton::Options options;
-            options.loss = loss;
-            options.eps = eps;
-            options.bias = bias;
-            options.prune = prune;
-            return to_numpy(
-                without_gil([&] { return train_groups(rows.view(), groups.view(), options); }));
-        },
-        "rows"_a, "groups"_a, nb::kw_only(), "loss"_a, "eps"_a, "bias"_a, "prune"_a);
-}
-
-// --- chunked weights, and the search through their levels
+using bind::to_numpy;  // else hidden by those below
 
 using WeightsIn = std::variant<In<float>, In<Half>, In<std::int8_t>>;
 using WeightsOut = std::variant<Out<float>, Out<Half>, Out<std::int8_t>>;
@@ -142,16 +51,16 @@ struct Level {
     }
 };
 
-inline std::vector<ChunkedWeights> levels_of(const std::vector<const Level*>& levels) {
+std::vector<ChunkedWeights> levels_of(const std::vector<const Level*>& levels) {
     std::vector<ChunkedWeights> views;
     for (const Level* level : levels) views.push_back(level->view());
     return views;
 }
 
-inline Queries queries_of(const SparseRows& rows, float bias) {
+Queries queries_of(const SparseRows& rows, float bias) {
     return {rows.view(), {}, rows.size(), bias};
 }
-inline Queries queries_of(const In2<float>& rows, float bias) {
+Queries queries_of(const In2<float>& rows, float bias) {
     return {{{}, {}, {}, rows.shape(1)}, span(rows), rows.shape(0), bias};
 }
 
@@ -278,7 +187,9 @@ void bind_searches(nb::module_& m) {
           "allowed"_a, "log_weights"_a);
 }
 
-inline void bind_chunks(nb::module_& m) {
+}  // namespace
+
+void bind_chunks(nb::module_& m) {
     m.attr("SECTION_FEATURES") = section_features;
     nb::enum_<Precision>(m, "Precision", "What is kept of a weight.")
         .value("float32", Precision::float32)
@@ -327,62 +238,6 @@ inline void bind_chunks(nb::module_& m) {
         "parts"_a, nb::kw_only(), "places"_a, "precision"_a);
     bind_searches<SparseRows>(m);
     bind_searches<In2<float>>(m);
-}
-
-// --- online trees
-
-struct Visits {
-    In<std::int64_t> starts;
-    In<std::int32_t> rows;
-    In<std::int64_t> place_starts;
-    In<std::int32_t> places;
-};
-
-struct Blocks {
-    In<std::int64_t> feature_starts;
-    In<std::int32_t> features, columns;
-    In<float> weights, squares;
-
-    online::Blocks view() const {
-        return {span(feature_starts), span(features), span(columns), span(weights), span(squares)};
-    }
-};
-
-inline void bind_online(nb::module_& m) {
-    bind_struct<Visits>(
-        m, "Visits", "The rows that each node sees, and the columns that are positive for them.",
-        std::pair{"starts", &Visits::starts}, std::pair{"rows", &Visits::rows},
-        std::pair{"place_starts", &Visits::place_starts}, std::pair{"places", &Visits::places});
-    bind_struct<Blocks>(
-        m, "Blocks", "The weights of all nodes, as OnlineTree has them.",
-        std::pair{"feature_starts", &Blocks::feature_starts},
-        std::pair{"features", &Blocks::features}, std::pair{"columns", &Blocks::columns},
-        std::pair{"weights", &Blocks::weights}, std::pair{"squares", &Blocks::squares});
-    m.def(
-        "update_blocks",
-        [](const SparseRows& rows, const Visits& v, const Blocks& blocks, In<std::int32_t> columns,
-           float rate, float epsilon, float bias) {
-            const online::Visits visits{span(v.starts), span(v.rows), span(v.place_starts),
-                                        span(v.places)};
-            const auto matrix = rows.view();
-            const auto old = blocks.view();
-            auto grown = without_gil([&] {
-                return online::Update(matrix, visits, old, span(columns), {rate, epsilon, bias})
-                    .run();
-            });
-            return std::tuple(
-                to_numpy(std::move(grown.feature_starts)), to_numpy(std::move(grown.features)),
-                to_numpy(std::move(grown.weights)), to_numpy(std::move(grown.squares)));
-        },
-        nb::kw_only(), "rows"_a, "visits"_a, "blocks"_a, "columns"_a, "rate"_a, "epsilon"_a,
-        "bias"_a);
-    m.def(
-        "block_child_rows",
-        [](const Blocks& blocks, std::size_t width, float prune) {
-            return to_numpy(
-                without_gil([&] { return online::child_rows(blocks.view(), width, prune); }));
-        },
-        "blocks"_a, nb::kw_only(), "width"_a, "prune"_a);
 }
 
 }  // namespace megalabel::bind
