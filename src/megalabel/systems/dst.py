@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import neural, plan_neural
-from megalabel.systems.sparse_parts import frozen, rewiring, sparse_tagger
+from megalabel.systems.neural_parts import FROZEN, full_tagger, neural, plan_neural
 from megalabel.tagger import Tagger
 
 
@@ -36,13 +35,13 @@ def dst(
     A label sees `fan_in` features: of a text's vector, or of a layer of so many as `intermediate`
     says. `rewire` is the share of features that are exchanged each time; 0: a network that stays.
     """
-    head = neural().heads.FixedFanInHead(
-        fan_in=fan_in, rewiring=rewiring(rewire, rewire_every, growth)
-    )
-    return sparse_tagger(
+    room = neural()
+    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring)
+    return full_tagger(
         "dst",
+        _frozen(encoder),
         head,
-        encoder=frozen(encoder),
         max_length=max_length,
         loss=loss,
         intermediate=intermediate,
@@ -55,6 +54,14 @@ def dst(
         calibrate=calibrate,
         seed=seed,
     )
+
+
+def _frozen(encoder: Any) -> Any:
+    """An encoder by name or folder as one that is not trained itself; "vectors": the corpus's."""
+    if encoder == "vectors":
+        return neural().FrozenEncoder()
+    named = isinstance(encoder, str) and encoder not in ("bag", "assembled")
+    return f"{FROZEN}{encoder.removeprefix(FROZEN)}" if named else encoder
 
 
 SYSTEM = System(

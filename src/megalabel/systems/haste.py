@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import neural, plan_neural
-from megalabel.systems.sparse_parts import rewiring, sparse_tagger
+from megalabel.systems.neural_parts import full_tagger, neural, plan_neural
 from megalabel.tagger import Tagger
 
 
@@ -41,21 +40,22 @@ def haste(
     with `grouping="clusters"` come with like texts. `rewire` is the share of features that are
     exchanged each time.
     """
-    head = neural().heads.FrequentAndSparseHead(
+    room = neural()
+    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    head = room.heads.FrequentAndSparseHead(
         frequent=frequent,
         fan_in=fan_in,
         group=group,
         grouping=grouping,
-        rewiring=rewiring(rewire, rewire_every, growth),
+        rewiring=rewiring,
         momentum=momentum,
     )
-    return sparse_tagger(
+    return full_tagger(
         "haste",
+        encoder,
         head,
-        encoder=encoder,
         max_length=max_length,
         loss=loss,
-        intermediate=None,
         dropout=dropout,
         epochs=epochs,
         batch=batch,

@@ -24,11 +24,10 @@ from megalabel.parts import Featurizer
 from megalabel.progress import progress
 from megalabel.rankers import ByText
 from megalabel.systems.feedback import Material
-from megalabel.systems.neural_parts import neural
+from megalabel.systems.neural_parts import FROZEN, neural
 
 log = logging.getLogger(__name__)
 
-FROZEN = "frozen:"  # before a model that is not trained itself
 _AT_ONCE = 16_384  # texts whose words are counted together
 _LEAST_IDF = 0.01  # so that a name of common words alone has shares too
 

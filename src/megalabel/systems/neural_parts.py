@@ -30,7 +30,7 @@ from megalabel.tagger import Tagger
 if TYPE_CHECKING:
     from megalabel.neural import Encoder, Tokenizer
 
-_FROZEN = "frozen:"  # before a model that is not trained itself
+FROZEN = "frozen:"  # before a model that is not trained itself
 _LETTERS, _FEWEST = 20_000_000, 1_000  # bytes and texts whose features a plan makes
 _ROUGH_LETTERS = 1_000_000  # bytes of those that a rough estimate makes
 _ROUGH_TEXTS = 4  # that it tries at least
@@ -60,8 +60,8 @@ def encoder_parts(encoder: Any, max_length: int, **assembled: Any) -> tuple[Feat
         encoder = room.BagEncoder()
     elif encoder == "assembled":
         encoder = room.AssembledEncoder(**assembled)
-    elif isinstance(encoder, str) and encoder.startswith(_FROZEN):
-        encoder = room.FrozenEncoder(encoder.removeprefix(_FROZEN))
+    elif isinstance(encoder, str) and encoder.startswith(FROZEN):
+        encoder = room.FrozenEncoder(encoder.removeprefix(FROZEN))
     elif isinstance(encoder, str):
         static = is_static(encoder)
         encoder = room.StaticEncoder(encoder) if static else room.PretrainedEncoder(encoder)
@@ -136,6 +136,39 @@ def neural_tagger(
     return Tagger(
         classifier, features, calibration, holdout=0.05, refit=False, seed=seed, system=system
     )
+
+
+def full_tagger(
+    system: str,
+    encoder: Any,
+    head: Any,
+    *,
+    max_length: int,
+    epochs: float | None,
+    batch: int | None,
+    learning_rate: float | None,
+    head_learning_rate: float,
+    device: str,
+    calibrate: bool,
+    seed: int,
+    **classifier: Any,
+) -> Tagger:
+    """An encoder under a head of all labels, trained end to end; `classifier` are parameters of
+    `FullClassifier`."""
+    room = neural()
+    features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
+    if learning_rate is None:  # what has learned before is to be moved less
+        learning_rate = 1e-4 if isinstance(made, room.PretrainedEncoder) else 2e-3
+    trainer = room.Trainer(
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        device=device,
+        seed=seed,
+    )
+    full = room.FullClassifier(made, trainer, head=head, seed=seed, **classifier)
+    return neural_tagger(full, features, system, calibrate, seed)
 
 
 def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import encoder_parts, neural, neural_tagger, plan_neural
+from megalabel.systems.neural_parts import full_tagger, neural, plan_neural
 from megalabel.tagger import Tagger
 
 
@@ -31,28 +31,22 @@ def renee(
     `max_length` cuts the texts of an encoder that reads tokens. `learning_rate` is that of the
     encoder; None: 1e-4 for a Hugging Face model, else 2e-3.
     """
-    room = neural()
-    features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
-    if learning_rate is None:  # what has learned before is to be moved less
-        learning_rate = 1e-4 if isinstance(made, room.PretrainedEncoder) else 2e-3
-    trainer = room.Trainer(
+    return full_tagger(
+        "renee",
+        encoder,
+        neural().DenseHead(),
+        max_length=max_length,
+        loss=loss,
         epochs=epochs,
         batch=batch,
         learning_rate=learning_rate,
         head_learning_rate=head_learning_rate,
-        device=device,
-        seed=seed,
-    )
-    classifier = room.FullClassifier(
-        made,
-        trainer,
-        head=room.DenseHead(),
-        loss=loss,
         dropout=dropout,
         bottleneck=bottleneck,
+        device=device,
+        calibrate=calibrate,
         seed=seed,
     )
-    return neural_tagger(classifier, features, "renee", calibrate, seed)
 
 
 SYSTEM = System(

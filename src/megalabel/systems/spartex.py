@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import neural, plan_neural
-from megalabel.systems.sparse_parts import rewiring, sparse_tagger
+from megalabel.systems.neural_parts import full_tagger, neural, plan_neural
 from megalabel.tagger import Tagger
 
 
@@ -39,13 +38,14 @@ def spartex(
     features that are exchanged each time.
     """
     room = neural()
-    head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring(rewire, rewire_every, growth))
+    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring)
     if auxiliary:
         head = room.heads.AuxiliaryHead(head, share=auxiliary, until=auxiliary_until)
-    return sparse_tagger(
+    return full_tagger(
         "spartex",
+        encoder,
         head,
-        encoder=encoder,
         max_length=max_length,
         loss=loss,
         intermediate=intermediate,
