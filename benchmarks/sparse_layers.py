@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from megalabel.neural.heads.sparse import SparseModule
+from megalabel.neural.kernels.tuning import GroupTuning
 from megalabel.neural.losses import BCE
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MANY, TOP = 2_812_281, 100
 BATCHES = (1, 4, 16, 64)
 PUBLIC = 12.0  # ms, forward and backward of the public group-shared kernels, groups of 32
 GIB = 1 << 30
+SUMS = {"float16": 2, "float32": 4, "fixed": 8}
+"""Ways to add the features' gradient up, and the bytes of a number."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def floors() -> list[Floor]:
         done = 2.0 * ROWS * FAN_IN * LABELS
         name = f"groups of {size}"
         lines.append(Floor(f"{name}: scores and top-{TOP}", LABELS, weights + rest, done, gathered))
-        for sums, each in (("float32", 4), ("fixed-point", 8)):
+        for sums, each in SUMS.items():
             lines.append(
                 Floor(
                     f"{name}: whole step, {sums} sums",
@@ -160,11 +163,11 @@ class SparseBench:
         head.learning_rate = 0.01
         return head
 
-    def step(self, labels: int, size: int, exact: bool, **options: object) -> Callable[[], object]:
-        if self.bench.cuda and "tuning" not in options:
-            from megalabel.neural.kernels.tuning import GroupTuning
-
-            options["tuning"] = GroupTuning(deterministic=exact)
+    def step(
+        self, labels: int, size: int, tuning: GroupTuning, **options: object
+    ) -> Callable[[], object]:
+        if self.bench.cuda:
+            options["tuning"] = tuning
         head = self.head(labels, size, **options)
         x, targets = self.bench.features(), self.bench.targets(labels)
         return lambda: head.learn(x, targets)
@@ -223,12 +226,12 @@ class SparseBench:
         dense = bench.measure("dense head, whole step", labels, lambda: bench.step(labels))
         for size in (32, 64, 16, 1):
             count = labels if size > 1 else labels // 10  # a set of inputs a label takes long
-            for exact in (False, True):
-                name = f"groups of {size}, whole step, " + (
-                    "fixed-point sums" if exact else "float32 sums"
-                )
+            for sums in SUMS if size > 16 else ["float32"]:
+                tuning = GroupTuning(sums=sums)
                 line = bench.measure(
-                    name, count, lambda s=size, e=exact, c=count: self.step(c, s, e)
+                    f"groups of {size}, whole step, {sums} sums",
+                    count,
+                    lambda s=size, t=tuning, c=count: self.step(c, s, t),
                 )
                 line.note += _against(line, products, dense) if size > 1 else ""
             bench.measure(
@@ -243,7 +246,7 @@ class SparseBench:
             bench.measure(
                 f"groups of 32, whole step, float32 sums, {name}",
                 labels,
-                lambda o=options: self.step(labels, 32, False, **o),
+                lambda o=options: self.step(labels, 32, GroupTuning(sums="float32"), **o),
             )
         copied = self.copying()
         weights, rest = stored(many, 32, min(FAN_IN, bench.width // 2))
@@ -265,20 +268,17 @@ class SparseBench:
 
     def tune(self, labels: int) -> None:
         """Tiles, warps and programs of a step, and programs of a search."""
-        from megalabel.neural.kernels.tuning import GroupTuning
-
         for size in (32, 64):
-            for area, warps, stages, resident in itertools.product(
-                (1 << 14, 1 << 13), (4, 8), (2, 3), (1, 2)
+            for area, stages, (resident, registers) in itertools.product(
+                (1 << 13, 1 << 12), (1, 2, 3), ((2, 0), (3, 168), (4, 128))
             ):
-                tuning = GroupTuning(area, warps, stages, resident, deterministic=False)
-                name = f"groups of {size}: {area} numbers, {warps} warps, {stages} stages"
+                tuning = GroupTuning(area, 4, stages, resident, registers)
                 self.bench.measure(
-                    f"{name}, {resident} resident",
+                    f"groups of {size}: {area} numbers, {stages} stages, {resident} resident",
                     labels,
-                    lambda s=size, t=tuning: self.step(labels, s, False, tuning=t),
+                    lambda s=size, t=tuning: self.step(labels, s, t),
                 )
-        for warps, resident, stages in itertools.product((4, 8), (2, 4, 8), (2, 3, 4)):
+        for warps, resident, stages in itertools.product((1, 2, 4), (4, 8, 16), (2, 3, 4)):
             tuning = GroupTuning(search_warps=warps, search_resident=resident, search_stages=stages)
             self.bench.measure(
                 f"search, {warps} warps, {resident} resident, {stages} stages, batch 16",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
@@ -48,6 +50,14 @@ def test_a_step_of_any_shape_is_that_of_plain_torch(group, fan_in, loss, dtype):
     assert (moves[0] - moves[1]).norm() <= (0.3 if rough > 1e-3 else 1e-3) * moves[1].norm()
 
 
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("deterministic")
 def test_a_step_is_the_same_every_time_and_on_any_stream():
     weights, gradients = [], []
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()):
@@ -89,10 +99,22 @@ def test_a_layer_of_more_than_two_to_the_31_weights():
     assert (moved + 0.1 * by_label).abs().max() < 0.05
 
 
+def test_a_search_that_is_recorded_is_of_the_rows_and_weights_of_its_call():
+    head = SparseModule(96, 2003, BCE(), fan_in=24, group=32, device="cuda")
+    for _ in range(5):
+        x = torch.randn(7, 96, device="cuda")
+        head.bias.normal_()
+        scores = torch.cat([part for part, _ in head.chunk_scores(x)], 1)
+        found, ids = head.top_k(x, 10)
+        torch.testing.assert_close(found, scores.topk(10).values, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(scores.gather(1, ids), found, rtol=1e-4, atol=1e-4)
+    assert torch.equal(copy.deepcopy(head).top_k(x, 10)[1], ids)
+
+
 def test_memory_of_a_step_is_that_of_the_weights():
     head = SparseModule(
         768, 500_000, BCE(), fan_in=128, group=32, dtype=torch.bfloat16, device="cuda",
-        tuning=GroupTuning(deterministic=False),
+        tuning=GroupTuning(sums="float32"),
     )  # fmt: skip
     x, targets = batch(512, 768, 500_000)
     head.learn(x, targets)

@@ -21,7 +21,7 @@ from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
-    from megalabel.neural.kernels.groups import Groups
+    from megalabel.neural.heads.steps.fused_groups import Searched
     from megalabel.neural.kernels.tuning import GroupTuning
 
 PLACES = 1 << 22
@@ -134,8 +134,11 @@ class SparseModule(LearningModule):
             optimiser, weights, weight_decay=weight_decay, momentum=momentum
         )
         self._last: tuple[Tensor, Targets] | None = None
-        self.searched: tuple[Tensor | None, Groups] | None = None
+        self.searched: Searched | None = None
         """What kernels searched last."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "searched": None}  # recordings of a GPU are not to be copied
 
     def begin_pass(self, features: Tensor) -> Pass:
         """The products of these features with the weights, and their gradients."""

@@ -48,7 +48,7 @@ def sigmoid(s):
             pack=1,
         )
     else:
-        return 1.0 / (1.0 + tl.exp(-s))
+        return 1.0 / (1.0 + tl.exp(tl.minimum(-s, 80.0)))
 
 
 @triton.jit

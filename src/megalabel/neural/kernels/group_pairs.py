@@ -32,7 +32,7 @@ def _pairs(
     sums = tl.zeros((K,), dtype=tl.float32)
     for first_slot in range(0, FAN, K):
         slot = first_slot + tl.arange(0, K)
-        index = inputs_of(indices, group, slot, FAN)
+        index = inputs_of(indices, group, slot, FAN, True)
         inside = slot < FAN
         w = tl.load(weights + (group * FAN + slot) * GROUP + at % GROUP, mask=inside, other=0.0)
         sums += w.to(tl.float32) * tl.load(x + index, mask=inside, other=0.0).to(tl.float32)

@@ -56,7 +56,7 @@ def _best(
     scores = tl.zeros((M, N), dtype=tl.float32)
     for first_slot in tl.static_range(0, FAN, K):
         slot = first_slot + tl.arange(0, K)
-        index = inputs_of(indices, group, slot, FAN)
+        index = inputs_of(indices, group, slot, FAN, True)
         w = weights_of(weights, group, slot, column, FAN, GROUP)
         read = features + index[:, None] * stride + row[None, :]
         x = tl.load(read, mask=(slot < FAN)[:, None], other=0.0)
@@ -148,7 +148,8 @@ def _again(
     weights,
     labels,
     bias,
-    chosen,
+    best,
+    places,
     keys,
     count,
     groups,
@@ -160,10 +161,13 @@ def _again(
     N: tl.constexpr,
     K: tl.constexpr,
 ):
-    """The keys of all labels of a block that was chosen for a row."""
+    """The keys of all labels of the block that one of a row's best labels is in."""
     parts: tl.constexpr = (GROUP + N - 1) // N
     row = (tl.program_id(0) // count).to(tl.int64)
-    block = tl.load(chosen + tl.program_id(0)).to(tl.int64)
+    key = tl.load(best + tl.program_id(0))
+    found = key > _NONE
+    first = tl.load(places + (0x7FFFFFFF - (key & 0xFFFFFFFF)), mask=found, other=-1)
+    block = tl.where(found, first // (GROUP * EACH), -1).to(tl.int64)
     for part in range(EACH * parts):
         group = block * EACH + part // parts
         column = part % parts * N + tl.arange(0, N)
@@ -175,7 +179,7 @@ def _again(
         if here:
             for first_slot in range(0, FAN, K):
                 slot = first_slot + tl.arange(0, K)
-                index = inputs_of(indices, group, slot, FAN)
+                index = inputs_of(indices, group, slot, FAN, True)
                 w = weights_of(weights, group, slot, column, FAN, GROUP).to(tl.float32)
                 x = tl.load(features + row * width + index, mask=slot < FAN, other=0.0)
                 scores += tl.sum(w * x.to(tl.float32)[:, None], axis=0)
@@ -183,6 +187,16 @@ def _again(
                 scores += tl.load(bias + place, mask=real, other=0.0)
         at = (tl.program_id(0).to(tl.int64) * EACH * parts + part) * N + tl.arange(0, N)
         tl.store(keys + at, _key(scores, label))
+
+
+def cut(tuning: GroupTuning, rows: int, labels: int) -> tuple[int, int]:
+    """Warps of a program and programs on a multiprocessor, for a tile of rows by labels.
+
+    Of few rows all time is reading weights: the more programs, the more reads under way.
+    """
+    few = rows <= 16
+    warps = tuning.search_warps or (max(1, labels // 32) if few else 4)
+    return warps, tuning.search_resident or (16 // warps if few else 4)
 
 
 def top_groups(
@@ -222,7 +236,8 @@ def _top(
     x = by_feature(features, features.dtype, tile)
     blocks = triton.cdiv(len(groups), each)
     keys = torch.empty((rows, blocks), dtype=torch.int64, device=device)
-    resident = tuning.search_resident * processors(device) if device.type == "cuda" else 4
+    warps, resident = cut(tuning, tile, labels)
+    resident = resident * processors(device) if device.type == "cuda" else 4
     shared = {
         "FAN": groups.inputs,
         "GROUP": size,
@@ -244,20 +259,18 @@ def _top(
             PRECISION="tf32" if features.dtype == torch.bfloat16 else "tf32x3",
             M=tile,
             STAGES=tuning.search_stages,
-            num_warps=tuning.search_warps,
+            num_warps=warps,
             **shared,
         )
-        best = largest(keys, k + MORE)
-        label = decoded(best)[1].clamp(min=0, max=len(groups.places) - 1)
-        chosen = groups.places[label].long() // (size * each)
-        chosen = torch.where(best == NONE, -1, chosen).int()
-        count = chosen.shape[1]
+        best = largest(keys, k + MORE, order=False)
+        count = best.shape[1]
         parts = triton.cdiv(size, labels)
         keys = torch.empty((rows, count * each * parts * labels), dtype=torch.int64, device=device)
         _again[(rows * count,)](
             features,
             *arrays,
-            chosen,
+            best,
+            groups.places,
             keys,
             count,
             len(groups),

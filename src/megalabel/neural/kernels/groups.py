@@ -146,13 +146,15 @@ def by_feature(features: Tensor, dtype: torch.dtype, rows: int) -> Tensor:
 
 
 @triton.jit
-def inputs_of(indices, group, slot, FAN: tl.constexpr):
-    """The features of some slots of a group, as int64; 0 beyond the last slot."""
-    index = tl.load(indices + group * FAN + slot, mask=slot < FAN, other=0)
+def inputs_of(indices, group, slot, FAN: tl.constexpr, WIDE: tl.constexpr):
+    """The features of some slots of a group; 0 beyond the last slot.
+
+    As int64 where WIDE, as places in a matrix of features may then not fit 32 bits.
+    """
+    index = tl.load(indices + group * FAN + slot, mask=slot < FAN, other=0).to(tl.int32)
     if indices.dtype.element_ty.primitive_bitwidth == 16:
-        return (index.to(tl.int32) & 0xFFFF).to(tl.int64)
-    else:
-        return index.to(tl.int64)
+        index &= 0xFFFF
+    return index.to(tl.int64) if WIDE else index
 
 
 @triton.jit

@@ -26,21 +26,26 @@ def _select(keys, out, count, blocks, k, BLOCK: tl.constexpr):
     threshold = tl.full((1,), 0, dtype=tl.uint64)
     bit = tl.full((1,), 1, dtype=tl.uint64)
     bit = bit << 63
-    for _ in range(64):
+    above = tl.sum((number > 0).to(tl.int32), axis=0)
+    left = 64
+    while (left > 0) & (above > k):  # most often so many are above it long before the last bit
         tried = threshold | bit
         bit = bit >> 1
-        enough = tl.sum((number >= tried).to(tl.int32), axis=0) >= k
-        threshold = tl.where(enough, tried, threshold)
+        left -= 1
+        reached = tl.sum((number >= tried).to(tl.int32), axis=0)
+        threshold = tl.where(reached >= k, tried, threshold)
+        above = tl.where(reached >= k, reached, above)
     taken = (number >= threshold) & (number > 0)
     at = tl.cumsum(taken.to(tl.int32), axis=0) - 1
     here = out + (row.to(tl.int64) * blocks + block) * k
     tl.store(here + at, key, mask=taken & (at < k))
 
 
-def largest(keys: Tensor, k: int) -> Tensor:
+def largest(keys: Tensor, k: int, order: bool = True) -> Tensor:
     """(rows, k): the largest of each row's int64 keys, in descending order.
 
-    Keys of a row are all different, but for `NONE`, of which there may be many.
+    Keys of a row are all different, but for `NONE`, of which there may be many. Without `order`
+    there may be up to as many again that are not among the largest, and they come in any order.
     """
     k = min(k, keys.shape[1])
     while keys.shape[1] > 2 * k:
@@ -55,4 +60,4 @@ def largest(keys: Tensor, k: int) -> Tensor:
                 keys.contiguous(), out, count, blocks, k, BLOCK=block, num_warps=8
             )
         keys = out
-    return keys.sort(dim=1, descending=True).values[:, :k]
+    return keys.sort(dim=1, descending=True).values[:, :k] if order else keys

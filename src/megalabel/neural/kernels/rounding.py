@@ -47,12 +47,27 @@ def spread(drawn, first_column, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def fresh(number):
+    """The same numbers, as if they came from elsewhere.
+
+    What is worked out from them is not kept in registers through a loop where it never changes,
+    nor worked out again by every thread that needs it.
+    """
+    if PTX:
+        return tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [number], dtype=number.dtype, is_pure=False, pack=1
+        )
+    else:
+        return number
+
+
+@triton.jit
 def words_of(
     seed,
     step,
     stream,
     label,
-    slot,
+    first_slot,
     first_column,
     GROUP: tl.constexpr,
     M: tl.constexpr,
@@ -62,19 +77,32 @@ def words_of(
 
     What they are of is the group's first label and the place in the group's whole row of weights.
     """
-    EACH: tl.constexpr = 8 if GROUP % 8 == 0 else 1  # weights that a call of the generator serves
+    EACH: tl.constexpr = 8 if GROUP % 8 == 0 else 1  # weights that a word serves
+    TURN: tl.constexpr = 256 // GROUP  # slots whose words come from the same calls
+    WHOLE: tl.constexpr = N == GROUP and GROUP % 8 == 0 and GROUP <= 64 and M % TURN == 0
+    EVERY: tl.constexpr = 4 if WHOLE else 1
+    slot = tl.arange(0, M // EVERY)
+    if WHOLE:
+        slot = slot // (TURN // 4) * TURN + slot % (TURN // 4)
     first = first_column + tl.arange(0, N // EACH) * EACH
-    place = slot.to(tl.int32)[:, None] * GROUP + first[None, :]
-    number = tl.zeros((M, N // EACH), dtype=tl.int32) + label.to(tl.int32)
+    place = (fresh(first_slot + slot))[:, None] * GROUP + first[None, :]
+    number = tl.zeros((M // EVERY, N // EACH), dtype=tl.int32) + label.to(tl.int32)
     draws = place // 256 * 8 + place % 64 // 8
     a, b, c, d = tl.philox(seed, number, draws, step, stream, ROUNDS)
-    which = place // 64 % 4
-    word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
-    turn = place[:, :, None] % 8 + tl.arange(0, EACH)[None, None, :]
+    if WHOLE:  # the four words of a call are of four runs of slots
+        word = tl.join(tl.join(a, c), tl.join(b, d))
+        word = word.reshape(M // TURN, TURN // 4, N // EACH, 4).permute(0, 3, 1, 2)
+        word = word.reshape(M, N // EACH)
+        turn = tl.zeros((M, N // EACH), dtype=tl.int32)
+    else:
+        which = place // 64 % 4
+        word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
+        turn = place % 8
+    turn = turn[:, :, None] + tl.arange(0, EACH)[None, None, :]
     factor = tl.where(turn & 1 != 0, FACTOR, 1).to(tl.uint32)
     factor *= tl.where(turn & 2 != 0, FACTOR_2, 1).to(tl.uint32)
     factor *= tl.where(turn & 4 != 0, FACTOR_4, 1).to(tl.uint32)
-    return (word.to(tl.uint32)[:, :, None] * factor).reshape(M, N)
+    return (fresh(word.to(tl.uint32))[:, :, None] * factor).reshape(M, N)
 
 
 @triton.jit

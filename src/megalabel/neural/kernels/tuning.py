@@ -51,22 +51,27 @@ class GroupTuning:
     ----------
     area
         How many numbers of a tile (inputs of a group by rows of the batch) a program works on.
-    warps, stages, resident
-        Warps of a program, how many tiles ahead it reads, and programs on a multiprocessor that go
-        through all groups.
-    deterministic
-        Sum the features' gradient in 64-bit fixed point (units of 2^-32), so that the same seed
-        gives the same bits; else in float32, where the last bits depend on who comes first. That
-        takes half the memory traffic.
+    warps, stages
+        Warps of a program, and how many tiles ahead it reads.
+    resident, registers
+        Programs on a multiprocessor that go through all groups, and the most registers of a thread
+        (0: as many as the compiler likes). None: by the size of groups.
+    sums
+        What the features' gradient is summed in. "float32": the last bits depend on who comes
+        first; "float16": half of what goes through the cache, in several copies that are added up
+        in float32; "fixed": 64-bit fixed point (units of 2^-32), so that a seed gives the same
+        bits every time, which takes several times as long as all else.
     search_warps, search_resident, search_stages
-        The same of the search for the best labels, and how many groups ahead it reads.
+        The same of the search for the best labels, and how many groups ahead it reads. None: by
+        how many rows and labels of a group come together.
     """
 
-    area: int = 128 * 128
-    warps: int = 8
+    area: int = 64 * 128
+    warps: int = 4
     stages: int = 2
-    resident: int = 1
-    deterministic: bool = True
-    search_warps: int = 4
-    search_resident: int = 4
+    resident: int | None = None
+    registers: int | None = None
+    sums: str = "float32"
+    search_warps: int | None = None
+    search_resident: int | None = None
     search_stages: int = 3

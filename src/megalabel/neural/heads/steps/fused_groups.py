@@ -14,11 +14,15 @@ from megalabel.neural.kernels.group_pairs import pair_scores
 from megalabel.neural.kernels.group_search import top_groups
 from megalabel.neural.kernels.group_step import Positives, train_groups
 from megalabel.neural.kernels.groups import Groups
+from megalabel.neural.kernels.replay import Replay
 from megalabel.neural.kernels.tuning import GroupTuning
 from megalabel.neural.targets import Targets
 
 if TYPE_CHECKING:
     from megalabel.neural.heads.sparse import SparseModule
+
+FEW = 64
+"""Rows of a search that is recorded: of so few, launching takes longer than the work."""
 
 
 def step_for(head: SparseModule) -> FusedGroupStep | None:
@@ -61,7 +65,8 @@ class FusedGroupStep:
         rates = (head.rate, share / rows, head.optimiser.weight_decay, kept, 1 / rows)
         cuda = features.is_cuda
         settings = torch.tensor(rates, pin_memory=cuda).to(features.device, non_blocking=True)
-        sums, rest = train_groups(
+        sums = "fixed" if torch.are_deterministic_algorithms_enabled() else "float32"
+        by_features, rest = train_groups(
             x,
             self.groups,
             Positives(row, label, scores, gradient),
@@ -75,11 +80,11 @@ class FusedGroupStep:
             velocity=head.optimiser.moment,
             update=update,
             value=valued,
-            tuning=head.tuning or GroupTuning(),
+            tuning=head.tuning or GroupTuning(sums=sums),
         )
         if rest is not None:
             value = value + rest.sum()
-        return value / rows, sums / rows
+        return value / rows, by_features / rows
 
 
 def labels_of(head: SparseModule, order: Tensor | None = None) -> Tensor:
@@ -104,10 +109,27 @@ def best_labels(
 
     The number of a label is that in `order`, where there is one.
     """
-    kept = head.searched  # which labels are where takes longer to find out than a search
-    if kept is None or kept[0] is not order or kept[1].weights is not head.weights:
-        groups = Groups(head.indices, head.weights, labels_of(head, order), head.bias)
-        kept = head.searched = (order, groups)
-    count = min(k, head.held)
-    scores, ids = top_groups(features, kept[1], count, head.tuning or GroupTuning())
+    kept = head.searched
+    if kept is None or kept.order is not order or kept.groups.weights is not head.weights:
+        kept = head.searched = Searched(head, order)
+    scores, ids = kept.best(features, min(k, head.held))
     return scores, ids if order is not None else ids + head.first
+
+
+class Searched:
+    """What is searched of a head: which labels are where takes longer to find out than a search."""
+
+    def __init__(self, head: SparseModule, order: Tensor | None) -> None:
+        self.order = order
+        self.groups = Groups(head.indices, head.weights, labels_of(head, order), head.bias)
+        self.tuning = head.tuning or GroupTuning()
+        self._replays: dict[int, Replay] = {}
+
+    def best(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores and labels; for few rows, recorded."""
+        if len(features) > FEW:
+            return top_groups(features, self.groups, k, self.tuning)
+        if k not in self._replays:
+            self._replays = {k: Replay(lambda x: top_groups(x, self.groups, k, self.tuning))}
+        scores, ids = self._replays[k](features)
+        return scores, ids
