@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,7 +12,8 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from megalabel.errors import ParameterError  # noqa: E402
-from megalabel.neural.heads.rewiring import Rewiring  # noqa: E402
+from megalabel.neural.heads import sparse  # noqa: E402
+from megalabel.neural.heads.rewiring import Rewiring, _Steepest  # noqa: E402
 from megalabel.neural.heads.sparse import SparseModule  # noqa: E402
 from megalabel.neural.losses import BCE, SquaredHinge  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
@@ -193,6 +196,17 @@ def test_growth_by_gradient_takes_the_steepest():
     for group in range(5):
         new = set(head.indices[group].tolist()) - set(before[group].tolist())
         assert new == set(steep[group].topk(int(pruned[group].sum())).indices.tolist())
+
+
+def test_of_few_texts_the_gradients_of_few_labels_are_held(monkeypatch):
+    head, last = trained(Rewiring(growth="gradient", fraction=0.3))
+    expected = copy.deepcopy(head)
+    expected.rewiring.rewire(expected, 1, 10, last)
+    # a group gathers 10 numbers of a text, and has 160 gradients
+    monkeypatch.setattr(sparse, "PLACES", 400)
+    assert len(_Steepest(head, last[0][:1], last[1]).chunks()) == 3
+    head.rewiring.rewire(head, 1, 10, last)
+    assert torch.equal(head.indices, expected.indices)
 
 
 def test_it_happens_in_training_until_its_end():

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the neural room needs torch")
 
-from megalabel.neural.heads import DenseModule  # noqa: E402
+from megalabel.neural import heads, losses  # noqa: E402
+from megalabel.neural.heads import DenseModule, HeadModule  # noqa: E402
+from megalabel.neural.losses import BCE  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -30,11 +33,19 @@ def with_parameters(loss, shard=None):
     return PrunedModule(WIDTH, LABELS, loss, 0.0, 1, shard)
 
 
+def grouped(loss, shard=None, **options):
+    head = heads.create("grouped-fan-in", fan_in=3, precision="float32", **options)
+    counts = np.arange(LABELS)
+    return head.build(WIDTH, counts, LABELS, loss, device=torch.device("cpu"), seed=1, shard=shard)
+
+
 CASES = [
     (dense, Bce(), {"dtype": torch.float32, "bias": True}),
     (dense, Bce(), {"dtype": torch.bfloat16, "momentum": 0.9, "dropout": 0.4}),
     (dense, Softmax(), {"dtype": torch.float32}),
     (with_parameters, Bce(), {}),
+    (grouped, BCE(), {"group": 8}),
+    (grouped, losses.create("softmax"), {"group": 32}),  # the first rank holds nothing
 ]
 
 
@@ -64,7 +75,9 @@ def rank_run(rank: int, folder: str) -> None:
     results = []
     for build, loss, options in CASES:
         head = ShardedModule(build(loss, shard_of(LABELS), **options))
-        head.local.before_update(0.2)
+        for module in head.local.modules():
+            if isinstance(module, HeadModule):
+                module.before_update(0.2)
         for _ in range(2):
             own = x[rows].clone().requires_grad_()
             value = head(own, part(indices, rows))
@@ -107,7 +120,9 @@ def test_two_ranks_are_one_head(tmp_path):
     x, indices = data()
     for case, (build, loss, options) in enumerate(CASES):
         head = build(loss, **options)
-        head.learning_rate = 0.2
+        for module in head.modules():
+            if isinstance(module, HeadModule):
+                module.before_update(0.2)
         for _ in range(2):
             leaf = x.clone().requires_grad_()
             value = head(leaf, part(indices, slice(0, 5)))

@@ -15,9 +15,10 @@ from scipy.special import expit, logit  # noqa: E402
 
 from megalabel import checkpoints  # noqa: E402
 from megalabel.data import LabelSet  # noqa: E402
+from megalabel.errors import ParameterError  # noqa: E402
 from megalabel.features import Tfidf  # noqa: E402
 from megalabel.labels import label_vectors  # noqa: E402
-from megalabel.neural import BagEncoder, FullClassifier, Trainer, heads  # noqa: E402
+from megalabel.neural import BagEncoder, FullClassifier, Trainer, heads, losses  # noqa: E402
 from megalabel.neural.heads.auxiliary import AuxiliaryHead, AuxiliaryModule  # noqa: E402
 from megalabel.neural.heads.dense import DenseModule  # noqa: E402
 from megalabel.neural.heads.mach import MachHead  # noqa: E402
@@ -130,6 +131,43 @@ def test_shares_of_processes_are_the_whole(name):
     for part, tensor in whole.tensors().items():
         joined = torch.cat([module.tensors()[part] for module in parts])
         torch.testing.assert_close(joined, tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*SPARSE, "mach"])
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_no_text_teaches_nothing(name, loss):
+    _, module = built(name, loss=losses.create(loss))
+    kept = {part: tensor.clone() for part, tensor in module.tensors().items()}
+    features = torch.zeros((0, 12), requires_grad=True)
+    none = Targets.from_csr(csr_matrix((0, len(COUNTS)), dtype=np.float32))
+    value = module.train()(features, none)
+    value.backward()
+    assert float(value.detach()) == 0
+    assert features.grad.shape == (0, 12)
+    for part, tensor in module.tensors().items():
+        assert torch.equal(tensor, kept[part]), part
+    assert module.top_k(features, 3)[1].shape == (0, 3)
+    assert module.scores(features, torch.zeros((0, 2), dtype=torch.int64)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_process_may_hold_no_group(name):
+    _, module = built(name, shard=(len(COUNTS), len(COUNTS)))
+    scores, ids = module.top_k(torch.zeros((5, 12)), 3)
+    assert scores.shape == ids.shape == (5, 0)
+    assert scores.dtype == torch.float32
+    assert ids.dtype == torch.int64
+    assert module.scores(torch.zeros((5, 12)), torch.zeros((5, 2), dtype=torch.int64)).isinf().all()
+
+
+@pytest.mark.parametrize("name", [*SPARSE, "mach"])
+def test_a_single_label_and_a_single_feature(name):
+    head, module = built(name, width=1, counts=np.array([3]))
+    features, targets, _ = batch(6, 1, 1)
+    module.train()(features.requires_grad_(), targets).backward()
+    arrays = head.keep(module, np.array([3]))
+    ranking = head.ranker(arrays, LabelSet.numbered(1)).rank(features.detach().numpy(), 1)
+    assert ranking.ids.tolist() == [[0]] * 6
 
 
 @pytest.mark.parametrize("name", SPARSE)
@@ -349,6 +387,11 @@ def test_a_score_is_the_mean_over_tables(random):
     )
     few = head.ranker(arrays, LabelSet.numbered(11)).take_labels(np.array([3, 0]))
     assert few.rank(vectors, 2).ids.shape == (5, 2)
+
+
+def test_labels_of_a_bucket_have_no_weights_of_their_own():
+    with pytest.raises(ParameterError, match="positive_weights of the loss"):
+        built("mach", loss=BCE(positive_weights=np.ones(len(COUNTS))))
 
 
 def test_buckets_are_learned(words, corpus):

@@ -184,14 +184,48 @@ def best_of_chunks(chunks: Iterable[tuple[Tensor, int | Tensor]], k: int) -> tup
     return found
 
 
-class Learned(torch.autograd.Function):
+class LearnedModule(HeadModule):
+    """A head that moves its own weights while it computes the loss of all labels.
+
+    The loss that it returns gives the features' gradient by autograd.
+    """
+
+    def forward(
+        self, features: Tensor, targets: Targets, shortlist: Tensor | None = None
+    ) -> Tensor:
+        """The mean loss of the rows; in training mode, also a step."""
+        self.check(features, targets)
+        refuse(shortlist)
+        features = self.drop(features)
+        if not (self.training and torch.is_grad_enabled()):
+            return self.learn(features.detach(), targets, update=False)[0]
+        return _Learned.apply(features, self, targets)  # type: ignore[no-any-return, no-untyped-call]
+
+    def drop(self, features: Tensor) -> Tensor:
+        """The features as they are learned from."""
+        return features
+
+    @abstractmethod
+    def learn(
+        self, features: Tensor, targets: Targets, *, update: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The mean loss over rows and its gradient by the features; with `update`, a step."""
+
+
+def refuse(shortlist: Tensor | None) -> None:
+    """Raise a ValueError where a head that scores all labels is given a shortlist."""
+    if shortlist is not None:
+        raise ValueError("this head scores all labels; a shortlist is for ShortlistModule")
+
+
+class _Learned(torch.autograd.Function):
     """A loss whose gradient by the features was found while the head's weights moved."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, head: Any, targets: Targets) -> Tensor:
+    def forward(ctx: Any, features: Tensor, head: LearnedModule, targets: Targets) -> Tensor:
         value, gradient = head.learn(features.detach(), targets)
         ctx.save_for_backward(gradient)
-        return value.clone()  # type: ignore[no-any-return]
+        return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:

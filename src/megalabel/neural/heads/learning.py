@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from megalabel.neural.heads.base import HeadModule, Learned
+from megalabel.neural.heads.base import LearnedModule
 from megalabel.neural.heads.steps.plain import Pass, plain_step
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 
-class LearningModule(HeadModule):
+class LearningModule(LearnedModule):
     """A head without parameters: calling it in training mode is a step of its own optimiser.
 
-    The loss that it returns gives the features' gradient by autograd. The step is plain torch over
-    the passes that a subclass begins, or one made of kernels where it has one.
+    The step is plain torch over the passes that a subclass begins, or one made of kernels where it
+    has one.
 
     Parameters
     ----------
@@ -93,18 +93,6 @@ class LearningModule(HeadModule):
         if self._step is None:
             self._step = int(self.steps)
         return self._step
-
-    def forward(
-        self, features: Tensor, targets: Targets, shortlist: Tensor | None = None
-    ) -> Tensor:
-        """The mean loss of the rows; in training mode, also a step of the optimiser."""
-        self.check(features, targets)
-        if shortlist is not None:
-            raise ValueError("this head scores all labels; a shortlist is for ShortlistModule")
-        features = self.drop(features)
-        if not (self.training and torch.is_grad_enabled()):
-            return self.learn(features.detach(), targets, update=False)[0]
-        return Learned.apply(features, self, targets)  # type: ignore[no-any-return, no-untyped-call]
 
     def drop(self, features: Tensor) -> Tensor:
         """The features with some of them left out, in training; a function of seed and step."""

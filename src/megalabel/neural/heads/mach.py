@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from megalabel.base import Check, integer, number, one_of
 from megalabel.data import LabelSet
-from megalabel.neural.heads.base import Head, HeadModule, best_of_chunks
+from megalabel.errors import ParameterError
+from megalabel.neural.heads.base import Head, HeadModule, best_of_chunks, refuse
 from megalabel.neural.heads.dense import DenseModule, log_odds
+from megalabel.neural.heads.parts import numbers_of_labels
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.losses.bce import BCE
 from megalabel.neural.targets import Targets
@@ -80,6 +83,12 @@ class MachHead(Head):
         if shard is not None:
             raise ValueError("buckets are few: a head of them is not shared out over processes")
         labels = len(counts)
+        own_numbers = numbers_of_labels(loss, labels)
+        if own_numbers:
+            raise ParameterError(
+                f"labels that share buckets have no numbers of their own: {', '.join(own_numbers)} "
+                "of the loss must be one number or None"
+            )
         each = self.buckets or min(max(labels, 2), max(256, -(-labels // 50)))
         table = hashed(labels, self.tables, each, seed)
         total = self.tables * each
@@ -131,8 +140,7 @@ class MachModule(HeadModule):
     ) -> Tensor:
         """The mean loss of the rows' buckets; in training mode, also a step."""
         self.check(features, targets)
-        if shortlist is not None:
-            raise ValueError("this head scores all labels; a shortlist is for ShortlistModule")
+        refuse(shortlist)
         parts = [targets.grouped(table, self.own.labels) for table in self.buckets]
         return self.own(features, _joined(parts))  # type: ignore[no-any-return]
 
@@ -142,26 +150,30 @@ class MachModule(HeadModule):
         self.check(features)
         likely = self._likely(features)
         size = max(1, _SCORES // max(1, len(features)))
-        chunks = ((self._means(likely, a, a + size), a) for a in range(0, self.labels, size))
-        return best_of_chunks(chunks, k)
+
+        def chunks() -> Iterator[tuple[Tensor, int]]:
+            for first in range(0, self.labels, size):
+                tables = self.buckets[:, first : first + size]
+                yield self._mean(likely[:, table] for table in tables), first
+
+        return best_of_chunks(chunks(), k)
 
     def scores(self, features: Tensor, shortlist: Tensor) -> Tensor:
         """The scores, as logits, of the labels in each row of `shortlist`."""
         self.check(features)
         known = (shortlist >= 0) & (shortlist < self.labels)
-        every = self._means(self._likely(features), 0, self.labels)
-        made = every.gather(1, shortlist.where(known, 0))
+        likely, ids = self._likely(features), shortlist.where(known, 0)
+        made = self._mean(likely.gather(1, table[ids]) for table in self.buckets)
         return made.masked_fill(~known, -math.inf)
 
     def _likely(self, features: Tensor) -> Tensor:
         scores = [part for part, _ in self.own.chunk_scores(features)]
         return torch.cat(scores, dim=1).sigmoid()
 
-    def _means(self, likely: Tensor, first: int, last: int) -> Tensor:
-        mean = torch.zeros((), device=likely.device)
-        for table in self.buckets[:, first:last]:
-            mean = mean + likely[:, table]
-        return (mean / len(self.buckets)).logit(1e-7)
+    def _mean(self, likely: Iterable[Tensor]) -> Tensor:
+        """The scores, as logits, of labels by what the buckets of each table are likely."""
+        total = functools.reduce(torch.add, likely)
+        return (total / len(self.buckets)).logit(1e-7)
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights of the buckets, and which each label has."""

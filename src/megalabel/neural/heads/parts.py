@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from megalabel.base import clone
-from megalabel.neural.heads.base import HeadModule, Learned, best_of_chunks
+from megalabel.neural.heads.base import LearnedModule, best_of_chunks
 from megalabel.neural.heads.learning import LearningModule
 from megalabel.neural.heads.steps.plain import normaliser_of
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
 
-class PartsModule(HeadModule):
+class PartsModule(LearnedModule):
     """Several modules, each of a run of labels in an order that is the head's own.
 
     Whoever trains sees labels by their numbers; the parts see their places in the order. The loss
@@ -47,17 +47,6 @@ class PartsModule(HeadModule):
         self.register_buffer("order", torch.tensor(order, dtype=torch.int64, device=device), False)
         self.register_buffer("places", torch.from_numpy(places).to(device), False)
 
-    def forward(
-        self, features: Tensor, targets: Targets, shortlist: Tensor | None = None
-    ) -> Tensor:
-        """The mean loss of the rows; in training mode, also a step of the parts' optimisers."""
-        self.check(features, targets)
-        if shortlist is not None:
-            raise ValueError("this head scores all labels; a shortlist is for ShortlistModule")
-        if not (self.training and torch.is_grad_enabled()):
-            return self.learn(features.detach(), targets, update=False)[0]
-        return Learned.apply(features, self, targets)  # type: ignore[no-any-return, no-untyped-call]
-
     @torch.no_grad()
     def learn(
         self, features: Tensor, targets: Targets, *, update: bool = True
@@ -80,6 +69,10 @@ class PartsModule(HeadModule):
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and ids of each row's k best labels, best first, ties to the lower id."""
         self.check(features)
+        if all(part.first == part.last for part in self._parts()):
+            # there may be fewer groups than processes, and then one holds nothing
+            none = features.new_zeros((len(features), 0), dtype=torch.float32)
+            return none, none.long()
         return best_of_chunks(self._chunk_scores(features, k), k)
 
     def _chunk_scores(self, features: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -126,12 +119,20 @@ class PartsModule(HeadModule):
 
 def in_order(loss: Loss | None, order: np.ndarray) -> Loss | None:
     """A loss whose weights of labels, if it has some, are those of the places in an order."""
-    if not isinstance(loss, Loss):
+    given = numbers_of_labels(loss, len(order))
+    if loss is None or not given:
         return loss
-    values = loss.get_params(deep=False)
-    changed = {
-        name: np.asarray(value)[order]
-        for name, value in values.items()
-        if value is not None and np.shape(value) == order.shape
+    made: Loss = clone(loss)
+    return made.set_params(**{name: numbers[order] for name, numbers in given.items()})
+
+
+def numbers_of_labels(loss: Loss | None, labels: int) -> dict[str, np.ndarray]:
+    """The parameters of a loss that have a number for each of so many labels, by name."""
+    if not isinstance(loss, Loss):
+        return {}
+    values = loss.get_params(deep=False).items()
+    return {
+        name: np.asarray(value)
+        for name, value in values
+        if value is not None and np.shape(value) == (labels,)
     }
-    return clone(loss).set_params(**changed) if changed else loss

@@ -43,7 +43,8 @@ class Rewiring(Component):
         In place of the fraction: features with smaller weights are pruned. It falls with a cosine
         to 1e-4 by the last time.
     scope : "layer" or "group"
-        What the share is of: all features of all groups, or those of each group.
+        What the share is of: all features of all groups that a process holds, or those of each
+        group.
     score : "mean" or "max"
         What a feature's weights in a group come to.
     growth : "random" or "gradient"
@@ -248,6 +249,10 @@ class _Steepest(SparsePass):
         super().__init__(head, features)
         self.pruned = pruned
         self.grown = head.indices.clone()
+
+    def chunks(self) -> list[tuple[int, int]]:
+        # of few rows, less is gathered than there are gradients by all features
+        return self.head.chunks(self.x.shape[1], least=self.head.group * self.head.width)
 
     def learn(self, first: int, last: int, by_score: Tensor, *, update: bool) -> None:
         group = self.head.group

@@ -152,9 +152,10 @@ class SparseModule(LearningModule):
             return step_for(self)
         return native.step_for(self) if device.type == "cpu" else None
 
-    def chunks(self, rows: int) -> list[tuple[int, int]]:
-        """First and last of the labels, counted from this head's first, that come together."""
-        each = max(self.fan_in, self.group) * max(1, rows)
+    def chunks(self, rows: int, least: int = 1) -> list[tuple[int, int]]:
+        """First and last of the labels, counted from this head's first, that come together, where a
+        group takes `least` numbers or more."""
+        each = max(least, max(self.fan_in, self.group) * rows)
         cut = self._slices(len(self.indices), each)
         return [(first * self.group, last * self.group) for first, last in cut]
 

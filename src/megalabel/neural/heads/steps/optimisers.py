@@ -1,4 +1,4 @@
-"""How a dense head's weights move by their gradient, a chunk of labels at a time.
+"""How a head's weights move by their gradient, a chunk of labels at a time.
 
 The state is kept in the weights' own dtype and rounded as they are. Plain torch; for bfloat16 on a
 GPU, `kernels/update.py` does what `step` and `move` do in one kernel, told by `rates` and `pace`.

@@ -83,8 +83,8 @@ def plain_step(
     cooling = 1 / getattr(loss, "temperature", 1.0)
     if not (normalised or getattr(loss, "separable", False)):
         raise ValueError(
-            f"a dense head takes labels in chunks; {type(loss).__name__} is neither a sum over "
-            "labels nor a softmax over them"
+            f"this head takes labels in chunks; {type(loss).__name__} is neither a sum over labels "
+            "nor a softmax over them"
         )
     rows = max(1, len(features))
     made = head.begin_pass(features) if made is None else made

@@ -46,7 +46,7 @@ class SparsePass(Pass):
         scores = product(head.weights[here].transpose(1, 2), self.gathered)
         if head.bias is not None:
             scores += head.bias[here, :, None]
-        scores = scores.view(last - first, -1)
+        scores = scores.flatten(0, 1)
         scores[max(0, head.held - first) :] = UNSEEN
         return scores.T
 
@@ -54,7 +54,7 @@ class SparsePass(Pass):
         head, group = self.head, self.head.group
         here = slice(first // group, last // group)
         rows = max(1, by_score.shape[0])
-        back = by_score.T.reshape(-1, group, by_score.shape[0])
+        back = by_score.T.reshape(here.stop - here.start, group, len(by_score))
         indices, weights, gathered = head.indices[here], head.weights[here], self.gathered
         seen: Tensor | None = None
         if self.skip:
@@ -64,7 +64,7 @@ class SparsePass(Pass):
             indices, weights, gathered = indices[seen], weights[seen], gathered[seen]
         some = back if seen is None else back[seen]
         by_feature = product(weights, some)
-        self.sums.index_add_(0, indices.reshape(-1), by_feature.view(-1, by_feature.shape[-1]))
+        self.sums.index_add_(0, indices.reshape(-1), by_feature.flatten(0, 1))
         if not update:
             return
         gradient = product(gathered, some.transpose(1, 2)) / rows
