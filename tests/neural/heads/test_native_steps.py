@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from megalabel.neural.heads.base import best_of_chunks  # noqa: E402
 from megalabel.neural.heads.sparse import SparseModule  # noqa: E402
 from megalabel.neural.heads.steps import native  # noqa: E402
+from megalabel.neural.heads.steps.plain import normaliser_of  # noqa: E402
 from megalabel.neural.losses import BCE, DecoupledSoftmax, Focal, SquaredHinge  # noqa: E402
 from megalabel.neural.losses.softmax import Softmax  # noqa: E402
 from megalabel.neural.targets import Targets  # noqa: E402
@@ -115,6 +116,15 @@ def test_the_best_labels_as_in_plain_torch(dtype, options):
         torch.testing.assert_close(scores, wanted, atol=1e-5, rtol=1e-5)
         assert (ids == known).float().mean() > 0.99
         assert ids.dtype == known.dtype
+
+
+@pytest.mark.parametrize("options", [{}, {"shard": (16, 32)}, {"bias": False, "group": 1}])
+def test_normalisers_as_in_plain_torch(options):
+    head, plain = two(Softmax(), **options)
+    features, _ = batch(0)
+    own = head.own_normaliser(features)
+    torch.testing.assert_close(own, normaliser_of(head, features), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(own, plain.own_normaliser(features), atol=1e-5, rtol=1e-5)
 
 
 def test_what_it_cannot_do_is_left_to_plain_torch():

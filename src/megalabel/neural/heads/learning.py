@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from megalabel.neural.heads.base import LearnedModule
-from megalabel.neural.heads.steps.plain import Pass, plain_step
+from megalabel.neural.heads.steps.plain import Pass, normaliser_of, plain_step
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
@@ -81,6 +81,10 @@ class LearningModule(LearnedModule):
     def step_of_kernels(self, device: torch.device) -> Any:
         """A step made of kernels, which is called as `plain_step` is; None: plain torch."""
         return None
+
+    def own_normaliser(self, features: Tensor) -> Tensor:
+        """Each row's log-sum-exp over the labels held here, of scores as the loss takes them."""
+        return normaliser_of(self, features)
 
     @property
     def rate(self) -> float:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from megalabel.base import clone
 from megalabel.neural.heads.base import LearnedModule, best_of_chunks
 from megalabel.neural.heads.learning import LearningModule
-from megalabel.neural.heads.steps.plain import normaliser_of
 from megalabel.neural.losses.base import Loss
 from megalabel.neural.targets import Targets
 
@@ -55,7 +54,7 @@ class PartsModule(LearnedModule):
         targets = targets.grouped(self.places, self.labels)
         parts = self._parts()
         if getattr(parts[0].loss, "normalised", False) and len(features):
-            own = torch.stack([normaliser_of(part, features) for part in parts]).logsumexp(0)
+            own = torch.stack([part.own_normaliser(features) for part in parts]).logsumexp(0)
             whole = self.merge_normaliser(own)
             for part in parts:
                 part.merge_normaliser = lambda _: whole

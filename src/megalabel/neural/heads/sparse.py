@@ -152,6 +152,13 @@ class SparseModule(LearningModule):
             return step_for(self)
         return native.step_for(self) if device.type == "cpu" else None
 
+    def own_normaliser(self, features: Tensor) -> Tensor:
+        """Each row's log-sum-exp over the labels held here, of scores as the loss takes them."""
+        step = self._fused_step(features.device)
+        if isinstance(step, native.NativeStep):
+            return step.normaliser(self, features)
+        return super().own_normaliser(features)
+
     def chunks(self, rows: int, least: int = 1) -> list[tuple[int, int]]:
         """First and last of the labels, counted from this head's first, that come together, where a
         group takes `least` numbers or more."""

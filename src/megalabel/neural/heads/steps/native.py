@@ -124,7 +124,7 @@ class NativeStep:
         value = _native.fan_in_step(
             layer=self._training(head),
             rows=x,
-            truth=self._truth(head, x, targets),
+            truth=self._truth(head, features, targets),
             form=_FORMS[loss.form.name],
             number=loss.form.number,
             optimiser=self._optimiser(head),
@@ -133,6 +133,17 @@ class NativeStep:
             valued=valued,
         )
         return torch.tensor(value, dtype=torch.float32), torch.from_numpy(gradient)
+
+    def normaliser(self, head: SparseModule, features: Tensor) -> Tensor:
+        """Each row's log-sum-exp over the labels of a head, of scores as its loss takes them."""
+        assert head.loss is not None
+        assert head.loss.form is not None
+        own = _native.fan_in_normalisers(
+            layer=_layer(head, self.labels),
+            rows=_rows(head, features),
+            number=head.loss.form.number,
+        )
+        return torch.from_numpy(own)
 
     def _training(self, head: SparseModule) -> _native.FanInTraining:
         optimiser = head.optimiser
@@ -149,11 +160,10 @@ class NativeStep:
             places=self.places,
         )
 
-    def _truth(self, head: SparseModule, x: np.ndarray, targets: Targets) -> _native.FanInTruth:
+    def _truth(self, head: SparseModule, features: Tensor, targets: Targets) -> _native.FanInTruth:
         """What each entry counts for, by row: the loss is a mean over the rows."""
-        loss, rows = head.loss, max(1, len(x))
+        loss, rows = head.loss, max(1, len(features))
         assert loss is not None
-        assert loss.form is not None
         normalisers = masses = _NONE
         if isinstance(loss, SeparableLoss):
             share = column_share(loss, 1, head.labels)
@@ -162,10 +172,8 @@ class NativeStep:
         else:
             positives, mass = row_targets(head, targets)
             negatives = torch.zeros_like(positives)
-            own = _native.fan_in_normalisers(
-                layer=_layer(head, self.labels), rows=x, number=loss.form.number
-            )
-            normalisers = np.asarray(head.merge_normaliser(torch.from_numpy(own)).numpy())
+            own = self.normaliser(head, features)
+            normalisers = np.asarray(head.merge_normaliser(own).numpy())
             masses = np.asarray((mass / rows).float().numpy())
         return _native.FanInTruth(
             starts=np.asarray(targets.indptr.numpy()),
