@@ -242,10 +242,11 @@ struct HashFinder {
 
 enum class Norm { kNone, kL1, kL2 };
 
-// Counts to weights, in place: tf, times idf (none if empty), divided by the row's norm.
+// Counts to weights, in place: tf, times idf (none if empty), divided by the row's norm. The norm is
+// that of the columns before `counted`; of all of them where a row has no other.
 inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices,
                        std::span<float> values, std::span<const float> idf, bool binary,
-                       bool sublinear, Norm norm) {
+                       bool sublinear, Norm norm, std::int64_t counted) {
     if (indptr.empty() || indices.size() != values.size() || indptr.front() != 0 ||
         indptr.back() != static_cast<std::int64_t>(values.size()))
         throw std::invalid_argument("not the arrays of a CSR matrix");
@@ -271,7 +272,7 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
             if (begin < 0 || end < begin || end > indptr.back())
                 throw std::invalid_argument("row " + std::to_string(row) +
                                             " lies outside its matrix");
-            double total = 0;
+            double total = 0, rest = 0;
             for (std::int64_t i = begin; i < end; ++i) {
                 double weight = frequency(values[i]);
                 if (!idf.empty()) {
@@ -282,8 +283,10 @@ inline void weigh_rows(std::span<const std::int64_t> indptr, std::span<const std
                     weight *= idf[column];
                 }
                 values[i] = static_cast<float>(weight);
-                total += norm == Norm::kL2 ? weight * weight : std::abs(weight);
+                (indices[i] < counted ? total : rest) +=
+                    norm == Norm::kL2 ? weight * weight : std::abs(weight);
             }
+            if (total == 0) total = rest;
             if (norm == Norm::kNone || total == 0) continue;
             double scale = 1 / (norm == Norm::kL2 ? std::sqrt(total) : total);
             for (std::int64_t i = begin; i < end; ++i)

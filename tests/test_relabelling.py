@@ -104,12 +104,44 @@ def test_a_new_label_is_found_by_its_name(name, fitted):
     assert NEW[1] in [tag.label for tag in more.tag("a copper kettle", k=20)]
 
 
+@pytest.mark.parametrize("name", [*ROWED, "knn"])
+def test_words_that_training_has_not_met_join(name, fitted, shop, tmp_path):
+    tagger, names = fitted(name), ["qqq", "red yyy", "zzz"]
+    texts = ["a qqq for the garden", "yyy red yyy", "zzz"]
+    more = tagger.add_labels(names[:2]).add_labels(names[2:])
+    found = [[tag.label for tag in tags] for tags in more.tag(texts, k=20)]
+    assert [name in labels for name, labels in zip(names, found, strict=True)] == [True] * 3
+    more.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.rank(texts, 9).scores, more.rank(texts, 9).scores)
+    if name != "knn":  # neighbours vote
+        rows, wider = tagger.features_.transform(texts), more.features_.transform(texts)
+        np.testing.assert_array_equal(wider[:, : rows.shape[1]].toarray(), rows.toarray())
+
+
+def test_words_left_out_for_being_common_stay_out():
+    texts, labels = ["the cat", "the dog", "the cow"] * 9, [["cat"], ["dog"], ["cow"]] * 9
+    tagger = systems.create("dismec").set_params(features__max_df=0.5).fit(texts, labels)
+    assert tagger.add_labels(["the hen"]).features_ is tagger.features_
+
+
+def test_stems_do_not_move_scores():
+    texts = ["new fresh thing", "old stale thing", "fresh cars", "stale things"] * 6
+    labels = [["fresh"], ["stale"], ["fresh"], ["stale"]] * 6
+    tagger = systems.create("dismec").set_params(features__stemmer="english").fit(texts, labels)
+    before = tagger.rank(["the news"], 2)
+    after = tagger.add_labels(["news"]).remove_labels(["news"]).rank(["the news"], 2)
+    np.testing.assert_array_equal(before.scores, after.scores)
+    np.testing.assert_array_equal(before.ids, after.ids)
+
+
 def test_arrays_are_shared(fitted):
     tagger = fitted("xr-linear")
-    for made in (tagger.add_labels(NEW), tagger.rename_labels({"group-1": "wooden"})):
+    known = tagger.features_.terms_.to_pylist()[:2]
+    for made in (tagger.add_labels(known), tagger.rename_labels({"group-1": "wooden"})):
         assert made.features_ is tagger.features_
         assert made.text_hashes_ is tagger.text_hashes_
-    more = tagger.add_labels(NEW)
+    more = tagger.add_labels(known)
     for tree, other, levels, others in zip(
         tagger.classifier_.trees_,
         more.classifier_.trees_,
@@ -177,6 +209,8 @@ def test_labels_alone_are_read_from_a_vocabulary():
     assert more.tag("caps and hats", k=1)[0].label == "headgear"  # by other names
     with pytest.raises(UnknownLabelError, match="unknown concept"):
         tagger.add_labels(["headgearings"])
+    own = tagger.add_labels([("mine-1", "electric scooters")])
+    assert (own.labels.ids[2].as_py(), own.labels.concepts.tolist()) == ("mine-1", [0, 1, -1])
 
 
 def test_texts_of_new_labels_are_learned(shop, fitted):
@@ -228,10 +262,9 @@ def test_classifiers_of_labels_are_made_as_asked(fitted):
     louder = tagger.add_labels(["copper kettle"], how=Blend(shift=5.0))
     assert louder.tag("something else", k=1)[0].label == "copper kettle"
     blank = tagger.add_labels(["qqq zzz"]).classifier_.weights_.to_csr()[-1]
-    assert blank.nnz == 1
-    assert (
-        blank.data[0] * tagger.classifier_.bias < -0.8
-    )  # a label that nothing speaks for must not fill the top
+    assert blank.nnz == 3  # its words and the bias
+    # a label that nothing speaks for must not fill the top
+    assert blank.toarray()[0, -1] * tagger.classifier_.bias < -0.8
 
 
 def test_what_counts_is_learned_from_other_texts(fitted, shop):
@@ -319,6 +352,8 @@ def test_errors_say_what_to_do(fitted):
     ):
         with pytest.raises(error, match=message):
             tagger.add_labels(labels)
+    with pytest.raises(ParameterError, match="give it or vectors, not both"):
+        tagger.add_labels(["new"], vectors=np.ones((1, 3)), encoder=Letters())
     with pytest.raises(ParameterError, match="how must be one of 'all'"):
         tagger.add_labels(["new"], how="magic")
     with pytest.raises(UnknownLabelError, match=f"unknown label '{label}x'; did you mean"):

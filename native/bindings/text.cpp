@@ -193,13 +193,13 @@ void bind_text(nb::module_& m) {
     m.def(
         "weigh_rows",
         [](In<std::int64_t> indptr, In<std::int32_t> indices, InOut<float> values, In<float> idf,
-           bool binary, bool sublinear, text::Norm norm) {
+           bool binary, bool sublinear, text::Norm norm, std::int64_t counted) {
             nb::gil_scoped_release release;
             text::weigh_rows(span(indptr), span(indices), span(values), span(idf), binary,
-                             sublinear, norm);
+                             sublinear, norm, counted);
         },
         "indptr"_a, "indices"_a, "values"_a, nb::kw_only(), "idf"_a, "binary"_a, "sublinear"_a,
-        "norm"_a);
+        "norm"_a, "counted"_a = std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace megalabel::bind

@@ -435,6 +435,7 @@ def weigh_rows(
     binary: bool,
     sublinear: bool,
     norm: Norm,
+    counted: int = 9223372036854775807,
 ) -> None: ...
 
 class MatchFeature(enum.Enum):

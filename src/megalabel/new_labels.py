@@ -114,7 +114,7 @@ class NewLabels:
                 words.append(nothing)
                 vectors.append(csr_matrix(normalised_rows(first[starts[:-1]])) * scale)
                 continue
-            rows = _largest(first, owners, len(self.labels))
+            rows = _largest(normalised_rows(first), owners, len(self.labels))
             if self.labels.texts is not None:
                 described = csr_matrix(part.transform(self.labels.texts))
                 nameless = ~filled_rows(rows)
@@ -171,19 +171,6 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
 
 
-def with_stems(features: Any, names: pa.LargeStringArray) -> Any:
-    """Features that know the stems of words in these names; themselves where nothing is stemmed."""
-    if isinstance(features, Tfidf):
-        return features if features.stemmer is None else features.with_stems(names)
-    if not isinstance(features, Concat | Each):
-        return features
-    parts = [with_stems(part, names) for part in features.parts_]
-    if all(one is other for one, other in zip(parts, features.parts_, strict=True)):
-        return features
-    more = {k: v for k, v in features.get_params(deep=False).items() if k != "parts"}
-    return type(features).of(parts, **more)
-
-
 _TEXTS, _LABELS, _MIDDLE = 1000, 2000, 500  # that a blend, and the mean of texts, are learned from
 
 
@@ -227,7 +214,11 @@ def added(classifier: Classifier, new: NewLabels) -> Classifier:
 
 def parts_of(classifier: Linear, new: NewLabels, own: np.ndarray | None = None) -> Parts:
     """What classifiers of new labels are made of; `own` is as for `neighbours_of`."""
-    near = neighbours_of(classifier, canonical(new.rows()), new.blend, own)
+    rows = canonical(new.rows())
+    if (counted := getattr(new.features, "counted_", None)) is not None:
+        rows = csr_matrix(rows[:, :counted])  # no classifier was trained on the words after these
+        rows.resize((rows.shape[0], new.features.n_features))
+    near = neighbours_of(classifier, rows, new.blend, own)
     return Parts(*new.own_rows(), near)
 
 
@@ -242,7 +233,8 @@ def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
 def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
     parts, blend = _suited(classifier, new)
     weights = blended(classifier, parts, blend, new.middle)
-    return classifier.add_labels(new.labels, weights, nearest(parts.near, common=0))
+    alone = np.diff(parts.near.indptr) == 0
+    return classifier.add_labels(new.labels, weights, nearest(parts.near, common=0), alone)
 
 
 def _suited(classifier: Linear, new: NewLabels) -> tuple[Parts, Blend]:

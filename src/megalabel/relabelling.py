@@ -15,11 +15,12 @@ from megalabel import store
 from megalabel.answering import Answering
 from megalabel.base import Component, clone, unfitted, with_learned
 from megalabel.data import Corpus, LabelSet
-from megalabel.errors import DataError, ParameterError
+from megalabel.errors import DataError, ParameterError, UnknownConceptError
 from megalabel.features import Concat
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
-from megalabel.new_labels import NewLabels, added, blend_of, suited, with_stems
+from megalabel.new_labels import NewLabels, added, blend_of, suited
+from megalabel.new_words import with_words
 from megalabel.parts import Classifier, Featurizer
 
 _SHOWN = 5  # labels that an error names
@@ -86,13 +87,23 @@ class Relabelling(Answering, ABC):
         """
         self.check_fitted()
         joining = labels_to_add(self.labels, labels, texts)
+        if encoder is not None and vectors is not None:
+            raise ParameterError(
+                "an encoder reads the names of labels: give it or vectors, not both"
+            )
         if encoder is not None:
             with store.blaming(self):
                 wider = self._relabelled(self.learned() | with_encoder(self, encoder))
             return wider.add_labels(joining, positives=positives, on=on, how=how)
-        features = with_stems(self.features_, joining.all_names()[1])
-        new = NewLabels(joining, features, blend_of(how), vectors)
         with store.blaming(self):
+            if vectors is None:
+                names = joining.all_names()[1]
+                features, classifier = with_words(self.features_, self.classifier_, names)
+                if classifier is not self.classifier_:
+                    learned = {"features_": features, "classifier_": classifier}
+                    wider = self._relabelled(self.learned() | learned)
+                    return wider.add_labels(joining, positives=positives, on=on, how=how)
+            new = NewLabels(joining, self.features_, blend_of(how), vectors)
             if on is not None:
                 new = suited(self.classifier_, new, on)
             learned = with_added(self, new, {"date": _now(), "how": str(how)})
@@ -239,8 +250,16 @@ def _named(known: LabelSet, labels: Sequence[Any]) -> LabelSet:
         return LabelSet([one for one, _ in pairs], [name for _, name in pairs])
     vocabulary, concepts, given = known.vocabulary, [], []
     for label, (one, name) in zip(labels, pairs, strict=True):
-        concept = vocabulary.find(one)
+        try:
+            concept = vocabulary.find(one)
+        except UnknownConceptError:
+            if isinstance(label, str):
+                raise
+            concept = -1  # a label of its own
         concepts.append(concept)
+        if concept < 0:
+            given.append((one, name))
+            continue
         by_name = vocabulary.named([concept], known.language)[0][0].as_py()
         given.append((vocabulary.ids[concept].as_py(), by_name if isinstance(label, str) else name))
     return LabelSet(

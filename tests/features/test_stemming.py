@@ -77,11 +77,9 @@ def test_words_of_names_of_labels_have_stems_too():
     corpus = Corpus(["a policy"], labels=LabelSet(["p"], ["Policies"]), targets=[["p"]])
     tfidf = Tfidf(stemmer="english").fit(corpus)
     assert tfidf.transform(["policies"]).nnz == 1
+    assert_equal(tfidf.transform(["policies"]), tfidf.transform(["policy"]))
     alone = Tfidf(stemmer="english").fit(["a policy"])
     assert alone.transform(["policies"]).nnz == 0
-    assert_equal(
-        alone.with_stems(["policies"]).transform(["policies"]), tfidf.transform(["policy"])
-    )
 
 
 def test_answering_needs_no_stemmer(tmp_path, monkeypatch):

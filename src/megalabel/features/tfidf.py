@@ -102,6 +102,8 @@ class Tfidf(Featurizer):
         How many texts were learned from.
     stems_ : Stems
         The stems of words; with `stemmer` only.
+    counted_ : int
+        How many columns make the length of a row, where some were added apart (`grown`).
 
     Examples
     --------
@@ -146,6 +148,7 @@ class Tfidf(Featurizer):
         "slots_": optional(array(np.uint64, "slots")),
         "idf_": optional(array(np.float32, "columns")),
         "stems_": optional(part(Stems)),
+        "counted_": optional(value(integer(1))),
     }
 
     terms_: pa.LargeStringArray
@@ -153,6 +156,7 @@ class Tfidf(Featurizer):
     idf_: np.ndarray
     n_texts_: int
     stems_: Stems | None = None
+    counted_: int | None = None
 
     def __init__(
         self,
@@ -262,31 +266,24 @@ class Tfidf(Featurizer):
         words = _native.count_terms(arrays, self._analysis(1, 1, 1, NO_TERMS))[:2]
         return stems.learn(from_arrays(*words))
 
-    def with_stems(self, texts: Any) -> Self:
-        """A copy that knows the stems of the words of more texts too, such as names of new labels.
-
-        Examples
-        --------
-        >>> tfidf = Tfidf(stemmer="english").fit(["a dress"])
-        >>> more = tfidf.with_stems(["dresses"])
-        >>> tfidf.transform(["dresses"]).nnz, more.transform(["dresses"]).nnz
-        (0, 1)
-        """
-        self.check_fitted()
-        stems = self.stems_
-        for arrays in text_batches(texts):
-            stems = self._more_stems(stems, self._normalised(arrays))
-        return with_learned(type(self)(**self.get_params()), **self.learned() | {"stems_": stems})
-
-    def grown(self, texts: Any) -> Self:
+    def grown(self, texts: Any, *, apart: bool = False) -> Self:
         """A copy that knows the words of more texts too: in new columns at the end, weighed by how
         many of the new texts they are in. Columns that are there stay as they are.
 
+        `apart`: rows keep the values they have in the columns that are there. A row is divided by
+        its length in those alone, words have the stems that they had, and any new word counts,
+        however rare.
+
         Examples
         --------
-        >>> more = Tfidf().fit(["red dress", "blue dress"]).grown(["red zebra"])
-        >>> more.terms_.to_pylist(), more.transform(["zebra"]).indices.tolist()
-        (['blue', 'dress', 'red', 'zebra'], [3])
+        >>> tfidf = Tfidf().fit(["red dress", "blue dress"])
+        >>> tfidf.grown(["red zebra"]).terms_.to_pylist()
+        ['blue', 'dress', 'red', 'zebra']
+        >>> apart = tfidf.grown(["red zebra"], apart=True)
+        >>> tfidf.transform(["blue zebra"]).data.tolist()
+        [1.0]
+        >>> apart.transform(["blue zebra"]).toarray().astype(float).round(1).tolist()
+        [[1.0, 0.0, 0.0, 1.2]]
         """
         self.check_fitted()
         if self.hashing is not None:
@@ -294,7 +291,8 @@ class Tfidf(Featurizer):
         stems, runs, n_texts = self.stems_, list[TermArrays](), 0
         for batch in text_batches(texts):
             arrays = self._normalised(batch)
-            stems = self._more_stems(stems, arrays)
+            if not apart:
+                stems = self._more_stems(stems, arrays)
             how = self._how if stems is None else self._settings(stems)
             runs[:] = [_native.count_terms(arrays, how), *runs]
             while len(runs) > 1:
@@ -304,7 +302,7 @@ class Tfidf(Featurizer):
             return self
         offsets, data, text_counts, _ = runs[0]
         terms = from_arrays(offsets, data)
-        fewest = self.min_df if isinstance(self.min_df, int) else 1
+        fewest = self.min_df if isinstance(self.min_df, int) and not apart else 1
         new = np.asarray(pc.invert(pc.is_in(terms, value_set=self.terms_))) & (
             text_counts >= fewest
         )
@@ -318,6 +316,8 @@ class Tfidf(Featurizer):
             learned["idf_"] = np.append(self.idf_, idf.astype(np.float32))
         if stems is not None:
             learned["stems_"] = stems
+        if apart and self.counted_ is None:
+            learned["counted_"] = self.n_features
         return with_learned(type(self)(**self.get_params()), **learned)
 
     def _learn_terms(
@@ -570,4 +570,5 @@ class Tfidf(Featurizer):
             binary=counts and self.binary,
             sublinear=counts and self.sublinear_tf,
             norm=NORMS[self.norm],
+            counted=self._columns if self.counted_ is None else self.counted_,
         )

@@ -294,22 +294,35 @@ class LabelTree(Component):
         places[numbers] = np.arange(len(numbers))
         return self._of(levels, places[self.label_of_leaf_[kept[-1]]])
 
-    def with_leaves(self, parents: np.ndarray) -> Self:
+    def with_leaves(self, parents: np.ndarray, branches: int = 0) -> Self:
         """The tree with more labels, numbered after its own: each the last child of a node of the
         level above the labels. All levels but the last are shared.
+
+        `branches` are added below the root first, each a node on every level, whose numbers follow.
 
         Examples
         --------
         >>> tree = LabelTree.from_parents([-1, -1, 0, 1]).with_leaves(np.array([0]))
         >>> tree.level_sizes, tree.label_of_leaf_.tolist()
         ([2, 5], [2, 0, 4, 3, 1])
+        >>> tree.with_leaves(np.array([2, 2]), branches=1).level_sizes
+        [3, 7]
         """
+        inner = [*self.levels_[:-1]]
+        if branches:
+            inner = [
+                np.append(starts, starts[-1] + np.arange(1, branches + 1))
+                if level
+                else np.append(starts[:-1], starts[-1] + branches)
+                for level, starts in enumerate(inner)
+            ]
         starts, of_each = self.levels_[-1], np.append(self.parents(self.depth), parents)
+        starts = np.append(starts, np.full(branches, starts[-1]))
         counts = np.bincount(parents, minlength=len(starts) - 1)
         labels = np.append(self.label_of_leaf_, self.n_labels + np.arange(len(parents)))
         order = np.argsort(of_each, kind="stable")
         moved = starts + np.append(0, np.cumsum(counts))
-        return self._of([*self.levels_[:-1], moved], labels[order])
+        return self._of([*inner, moved], labels[order])
 
     def for_labels(self, numbers: np.ndarray) -> Self:
         """The same: as a parameter of a classifier a tree is data."""

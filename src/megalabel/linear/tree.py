@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 ONE_VS_ALL, ONE_VS_ALL_COST = 10_000, 0.7
 TREES, MAX_LEAF, COST = 3, 100, 1.0
 PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
+# of a branch of new labels: the weight of what leads there, and the margin without that
+LEADS, STAYS = 300.0, -30.0
 
 
 class TreeClassifier(training.LinearClassifier):
@@ -370,7 +372,11 @@ class TreeClassifier(training.LinearClassifier):
         return Ranking(ids, scores, self.labels_)
 
     def add_labels(
-        self, labels: LabelSet, weights: Sequence[csr_matrix], beside: np.ndarray
+        self,
+        labels: LabelSet,
+        weights: Sequence[csr_matrix],
+        beside: np.ndarray,
+        alone: np.ndarray | None = None,
     ) -> Self:
         """A copy that knows more labels, after its own; what is known of these stays as it is.
 
@@ -381,13 +387,22 @@ class TreeClassifier(training.LinearClassifier):
             Their classifiers in each of the trees; the last column is the bias.
         beside : int array (labels,)
             The label whose cluster each one joins.
+        alone : bool array (labels,), optional
+            Those that join no cluster, but branches of their own, to which all that speaks for one
+            of them leads.
         """
         self.check_fitted()
         more, trees, levels = self._grown(len(labels)), [], []
         for tree, own, rows in zip(self.trees_, self.levels_, weights, strict=True):
-            parents = tree.parents(tree.depth)[tree.leaf_of_label[beside]]
-            trees.append(tree.with_leaves(parents))
-            levels.append([*own[:-1], own[-1].with_nodes(rows, parents)])
+            parents, inner = tree.parents(tree.depth)[tree.leaf_of_label[beside]], own[:-1]
+            branches = 0
+            if alone is not None and alone.any() and inner and self.bias:
+                groups = np.arange(alone.sum()) // MAX_LEAF
+                branches = int(groups[-1]) + 1
+                parents[alone] = own[-1].n_parents + groups
+                inner = self._with_branches(inner, rows[alone], groups)
+            trees.append(tree.with_leaves(parents, branches))
+            levels.append([*inner, own[-1].with_nodes(rows, parents)])
         if more.tree is not None:
             more.tree = trees
         more.restore(
@@ -399,6 +414,23 @@ class TreeClassifier(training.LinearClassifier):
             }
         )
         return more
+
+    def _with_branches(
+        self, levels: Sequence[ChunkedWeights], rows: csr_matrix, groups: np.ndarray
+    ) -> list[ChunkedWeights]:
+        """The levels above the leaves with more branches, each for a group of labels."""
+        labels, columns = rows[:, :-1].nonzero()
+        shape = (int(groups[-1]) + 1, rows.shape[1])
+        leads = csr_matrix((np.ones(len(labels), np.float32), (groups[labels], columns)), shape)
+        leads.data[:] = LEADS
+        biases = [STAYS, *[PASSES] * (len(levels) - 1)]
+        made, nodes = [], np.arange(shape[0])
+        for depth, (level, bias) in enumerate(zip(levels, biases, strict=True)):
+            own = np.full(len(nodes), bias / self.bias, np.float32)
+            weights = csr_matrix((own, (nodes, np.full(len(nodes), shape[1] - 1))), shape)
+            parents = nodes + level.n_parents if depth else np.zeros_like(nodes)
+            made.append(level.with_nodes(weights if depth else leads + weights, parents))
+        return made
 
     def widened(self, features: int) -> Self:
         """A copy for rows of more columns, which follow those there are and have no weight."""
