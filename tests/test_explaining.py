@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from megalabel import Ranking, Tagger, systems
-from megalabel.data import Corpus
+from megalabel.data import Concept, Corpus, Vocabulary
 from megalabel.errors import DataError, ParameterError
 from megalabel.explaining import Evidence, Reason, reasons_for
 from megalabel.features import Tfidf
@@ -221,3 +221,16 @@ def test_classifiers_of_another_kind_bring_their_own_reasons():
     assert first.evidence[0].text == "knn"
     assert second.kind == "words"
     assert "+0.500" in str(tagger.explain("alpha", "first"))
+
+
+def test_a_label_that_was_renamed_is_explained_by_words_of_the_text():
+    concepts = [
+        Concept("x/1", {"en": "dog"}, {"en": ["old hound"]}),
+        Concept("x/2", {"en": "cat"}),
+    ]
+    corpus = Corpus(["a hound barks", "a cat sits"] * 5, targets=[["dog"], ["cat"]] * 5)
+    tagger = systems.create("lexical", stemmer=None).fit(corpus.joined(Vocabulary.of(concepts)))
+    for made, label in ((tagger, "dog"), (tagger.rename_labels({"dog": "canine"}), "canine")):
+        reason = made.explain("the hound is old", label).reasons[0]
+        assert reason.title == "By words of its name: “old hound”"
+        assert sorted(word.text for word in reason.evidence) == ["hound", "old"]

@@ -228,13 +228,15 @@ def _by_names(classifier: LexicalMatcher, asked: Asked) -> list[Reason]:
     named = classifier.explain(asked.row(), asked.label)
     if named is None:
         return left_out
-    name, words, weights = named
+    words, weights = named
     evidence = [
         Evidence(" ".join(asked.features.matched(asked.text, np.array([word]))[:1]), weight)
         for word, weight in zip(words.tolist(), weights.tolist(), strict=True)
     ]
     total = float(weights.sum(dtype=np.float64))
-    reason = Reason("names", f"By its name “{name}”", total, _largest(evidence, asked.words))
+    # as the text has them: the label may be called otherwise by now
+    title = f"By words of its name: “{' '.join(item.text for item in evidence)}”"
+    reason = Reason("names", title, total, _largest(evidence, asked.words))
     return [reason, *left_out]
 
 

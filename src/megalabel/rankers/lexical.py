@@ -398,18 +398,17 @@ class LexicalMatcher(Classifier):
             parts.append(self._order(found, margins, k))
         return self._joined(parts, k)
 
-    def explain(self, X: WordRows, label: int) -> tuple[str, np.ndarray, np.ndarray] | None:
-        """How a single text names a label: the best name, in words that are known by number, those
-        of its words that the text has, and the idf of each; None: it does not name it."""
+    def explain(self, X: WordRows, label: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """How a single text names a label: the numbers of those words of the best name that the
+        text has, in the name's order, and the idf of each; None: it does not name it."""
         found = self.match(X)
         at = np.flatnonzero(found.labels == label)
         if not len(at):
             return None
         name = int(found.names[at[0]])
         words = self.name_words_[self.word_starts_[name] : self.word_starts_[name + 1]]
-        there = np.unique(words[np.isin(words, X.ids)])
-        spoken = self.labels_.take([label]).all_names()[1]
-        return str(spoken[name - int(self.name_starts_[label])]), there, self.idf_[there]
+        there = np.array(list(dict.fromkeys(words[np.isin(words, X.ids)].tolist())), np.int32)
+        return there, self.idf_[there]
 
     def rank_held_out(self, X: Any, rows: np.ndarray, k: int) -> Ranking:
         """Rank some texts of training, each by trees that have not seen it and as if it had not
