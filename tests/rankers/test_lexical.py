@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from megalabel import Corpus, LabelSet, _native, systems
 from megalabel.data.concepts import Concept
+from megalabel.data.examples import Examples
 from megalabel.data.vocabulary import Vocabulary
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import StemmedWords
@@ -298,6 +299,29 @@ def test_labels_without_texts_are_found_and_others_come_after(corpus):
     more = Corpus(TEXTS, targets=TARGETS * 6, labels=LabelSet(NAMES)).aligned(labels)
     words, matcher = fitted(more)
     ranking = matcher.rank(words.transform(["bees and honey"]), 8)
+def test_nothing_is_learned_from_excluded_cells(corpus, monkeypatch):
+    sugar = NAMES.index("sugar")
+    at = np.flatnonzero(corpus.targets[:, [sugar]].toarray().ravel())[:5]
+    cells = csr_matrix((np.ones(5, np.float32), (at, np.full(5, sugar))), corpus.targets.shape)
+    targets = corpus.targets.tolil()
+    targets[at, sugar] = 0
+    words = StemmedWords()
+    rows = words.fit_transform(corpus)
+    seen = []
+    grown = LexicalMatcher._grown
+    monkeypatch.setattr(LexicalMatcher, "_grown", lambda *a: seen.append(a[1:]) or grown(*a))
+    names = words.names(corpus.labels)
+    parts = targets.tocsr(), corpus.labels
+    examples = Examples.of(rows, *parts, excluded=cells, find_label_rows=lambda: names)
+    matcher = LexicalMatcher().fit_examples(examples)
+    assert matcher.matched_[sugar].tolist() == [0, 13]
+    assert matcher.hits_[sugar].tolist() == [0, 7]
+    matcher.rank_held_out(rows, np.arange(len(TEXTS)), 3)
+    for features, hits in seen:
+        assert np.isfinite(features).all()
+        assert hits.sum() <= examples.targets.nnz
+
+
     assert ranking.labels.name(ranking.ids[0, 0]) == "honey of bees"
     assert ranking.ids[0, 1] == np.argmax(matcher.label_counts_)
     assert sorted(ranking.ids[0]) == list(range(8))

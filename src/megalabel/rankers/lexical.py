@@ -176,7 +176,9 @@ class LexicalMatcher(Classifier):
     trees_: BoostedTrees | None = None
     usual_words_: float
 
-    _targets: csr_matrix | None = None  # of the texts that it was fitted on, for a ranking of them
+    # of the texts that it was fitted on, for a ranking of them
+    _targets: csr_matrix | None = None
+    _excluded: csr_matrix | None = None
 
     def __init__(
         self,
@@ -253,15 +255,19 @@ class LexicalMatcher(Classifier):
         for start, found in self._found(rows):
             some = slice(start, start + len(found.starts) - 1)
             hits = self._hits(found, examples.targets[some])
+            found = self._taught(found, examples.excluded, some)
             self._count(found, hits)
-            if examples.excluded is not None:
-                hits |= self._hits(found, examples.excluded[some])
-            kept.append(_only(found, hits, chosen[some]))
+            here = chosen[some][found.rows]
+            kept.append((_only(found, here), hits[here]))
         features, hits = self._learnable(kept)
         trees = self._grown(features, hits)
         if trees is not None:
             self.restore(self.learned() | {"trees_": trees})
-        self._targets = examples.targets
+        self._targets, self._excluded = examples.targets, examples.excluded
+
+    def _taught(self, found: Found, excluded: csr_matrix | None, rows: Any) -> Found:
+        """What is found in texts of training, but for the cells of which nothing is learned."""
+        return found if excluded is None else _only(found, ~self._hits(found, excluded[rows]))
 
     def _count(self, found: Found, hits: np.ndarray) -> None:
         """Take note of how often labels are found, and assigned then."""
@@ -418,7 +424,7 @@ class LexicalMatcher(Classifier):
         if targets is None:
             raise ParameterError("texts of training are ranked as if not seen right after a fit")
         k = clamped(k, max(1, len(self.labels_)))
-        [found] = [self.match(_words(X))]
+        found = self._taught(self.match(_words(X)), self._excluded, rows)
         hits = self._hits(found, targets[rows])
         features = self._features(found, hits)
         folds = np.random.default_rng(self.seed).permutation(len(rows)) % self.folds
@@ -428,8 +434,7 @@ class LexicalMatcher(Classifier):
             inside = of_pairs == fold
             grown = self.trees_ is not None
             trees = self._grown(features[~inside], hits[~inside]) if grown else None
-            some = Found(found.starts, *(part[inside] for part in found[1:]))
-            margins[inside] = self._margins(some, features[inside], trees)
+            margins[inside] = self._margins(_only(found, inside), features[inside], trees)
         return self._joined([self._order(found, margins, k)], k)
 
     def _rank_allowed(self, X: Any, k: int, allowed: np.ndarray) -> Ranking:
@@ -525,10 +530,9 @@ def _words(X: Any) -> WordRows:
     return X
 
 
-def _only(found: Found, hits: np.ndarray, rows: np.ndarray) -> tuple[Found, np.ndarray]:
-    """What is found in some of the texts."""
-    if rows.all():
-        return found, hits
-    kept = rows[found.rows]
-    starts = np.append(0, np.cumsum(np.diff(found.starts)[rows]))
-    return Found(starts, *(part[kept] for part in found[1:])), hits[kept]
+def _only(found: Found, kept: np.ndarray) -> Found:
+    """Some of the pairs, of the same texts."""
+    if kept.all():
+        return found
+    starts = np.append(0, np.cumsum(kept))[found.starts]
+    return Found(starts, *(part[kept] for part in found[1:]))
