@@ -87,6 +87,17 @@ def test_rows_do_not_depend_on_those_beside_them(monkeypatch):
     np.testing.assert_array_equal(whole.scores[7:8], alone.scores)
 
 
+def test_definitions_are_not_copied_for_each_answer():
+    class Sealed(np.ndarray):
+        def __getitem__(self, *args):
+            raise AssertionError("rows were taken again")
+
+    made = model()
+    expected = made.rank([VECTORS, TEXTS], 4).scores
+    made.definitions_ = made.definitions_.view(Sealed)
+    np.testing.assert_array_equal(made.rank([VECTORS, TEXTS], 4).scores, expected)
+
+
 def test_equal_scores_go_to_the_lower_label():
     ranking = model(vectors=False).rank([csr_matrix((1, WORDS), dtype=np.float32)], 3)
     assert ranking.ids.tolist() == [[0, 1, 2]]

@@ -225,8 +225,8 @@ class ByText(Classifier):
         made = products(vectors, self.vectors_) - self.hubs_
         if self.definitions_ is not None:
             assert self.definition_hubs_ is not None
-            known = np.flatnonzero(self._defined)
-            more = products(vectors, self.definitions_[known]) - self.definition_hubs_[known]
+            known, definitions = self._defined
+            more = products(vectors, definitions) - self.definition_hubs_[known]
             share = np.float32(self.definitions)
             made[:, known] = (1 - share) * made[:, known] + share * more
         return np.asarray(made, np.float32)
@@ -284,9 +284,10 @@ class ByText(Classifier):
         owners = np.repeat(np.arange(len(self.labels_)), np.diff(self.name_starts_))
         unit = csr_matrix(normalised_rows(rows)).T.tocsr()
         self._lexicon = owners, unit, mass, rows.T.tocsr()
-        self._defined = np.zeros(len(self.labels_), bool)
         if self.definitions_ is not None:
-            self._defined = np.any(self.definitions_, axis=1)
+            there = np.any(self.definitions_, axis=1)
+            rows = self.definitions_ if there.all() else self.definitions_[there]
+            self._defined = np.flatnonzero(there), rows
 
     def _taken(self, numbers: np.ndarray) -> dict[str, Any]:
         taken, name_starts = picked_rows(self.name_starts_, numbers)
