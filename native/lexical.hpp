@@ -344,18 +344,21 @@ class Finder {
         const std::size_t number = inside(name, names_.words.size(), "name");
         const auto& words = mass_.words(names_.words[number]);
         double found = 0, bm25 = 0;
+        std::size_t there = 0;
         for (const std::int32_t id : words) {
             const std::size_t place = place_of(id);
             if (place == kNone) continue;
             const double idf = names_.idf[static_cast<std::size_t>(id)];
             found += idf;
             bm25 += idf * saturated(words_[place].count);
+            ++there;
         }
         if (found <= 0 || found < (names_.share - kSlack) * mass_.mass) return;
         const std::int32_t label = names_.owners[number];
         inside(label, names_.names.size(), "label");
         matches_.push_back({label, name, found, found / mass_.mass, bm25, 1});
-        if (found < (1 - kSlack) * mass_.mass) return;
+        // by their number: words that every text has may weigh next to nothing
+        if (there < words.size()) return;
         for (const std::int32_t id : words) {
             Word& word = words_[place_of(id)];
             word.longest = std::max(word.longest, found);

@@ -145,6 +145,14 @@ def check_array(
         raise ValueError(f"{name} of {owner} must be {np.dtype(dtype)} ({wanted}), not {found}")
 
 
+def check_not_negative(owner: str, name: str, values: np.ndarray) -> None:
+    """Raise a ValueError unless all of an array are finite and none is below 0, for `restore`."""
+    import numpy as np
+
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"{name} of {owner} must be finite numbers of at least 0")
+
+
 @dataclass(frozen=True)
 class Learned:
     """What a learned attribute may be.

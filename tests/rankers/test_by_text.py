@@ -142,6 +142,8 @@ def test_rows_of_another_width():
         ({"name_starts_": np.append(STARTS[:-1], 15)}, "name_starts_ of ByText must rise from 0"),
         ({"word_starts_": np.zeros(15, np.int64)}, "word_starts_ of ByText must rise from 0 to"),
         ({"name_words_": np.full(NAMES.nnz, WORDS, np.int32)}, "outside its width"),
+        ({"idf_": np.full(WORDS, np.inf, np.float32)}, "idf_ of ByText must be finite"),
+        ({"idf_": -IDF}, "idf_ of ByText must be finite"),
         ({"hubs_": None}, "must have hubs_ of its vectors_"),
         ({"vectors_": None, "hubs_": None}, "must come with vectors_ of names"),
     ],

@@ -34,12 +34,16 @@ def rows_of(rows: list[list[int]]) -> _native.RowsOfNumbers:
 
 
 def index_of(
-    names: list[list[int]], owners: list[int], share: float = 0.5, **more: Any
+    names: list[list[int]],
+    owners: list[int],
+    share: float = 0.5,
+    idf: np.ndarray = IDF,
+    **more: Any,
 ) -> _native.NameIndex:
     labels = max(owners) + 1
     starts = np.searchsorted(owners, np.arange(labels + 1)).astype(np.int64)
     found = _native.index_names(
-        rows_of(names), owners=np.array(owners, np.int32), idf=IDF, share=share
+        rows_of(names), owners=np.array(owners, np.int32), idf=idf, share=share
     )
     options = {"looked_at": 10_000, "candidates": 1_000, "usual_words": 4.0} | more
     links = dict.fromkeys(("broader", "narrower", "related", "collections"), EMPTY)
@@ -49,7 +53,7 @@ def index_of(
         owners=np.array(owners, np.int32),
         shared=found[2],
         postings=_native.RowsOfNumbers(starts=found[0], items=found[1]),
-        idf=IDF,
+        idf=idf,
         share=share,
         **(links | options),
     )
@@ -159,6 +163,15 @@ def test_finds_what_a_plain_search_finds(names, text, share, data):
         wanted = expected[label]
         for column, value in wanted.items():
             assert row[COLUMN[column]] == pytest.approx(float(value), rel=1e-4, abs=1e-5), column
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-7])
+def test_a_name_without_a_word_that_weighs_next_to_nothing_is_not_whole(weight):
+    idf = np.array([12.0, weight], np.float32)
+    found = Found(*_native.find_names(index_of([[0, 1]], [0], idf=idf), rows_of([[0]])))
+    assert found.labels.tolist() == [0]
+    assert found.features[0, COLUMN["words_missing"]] == 1
+    assert found.features[0, COLUMN["longer"]] == 0  # no whole name has the word
 
 
 def test_a_bound_on_names_looked_at_takes_those_of_rare_words_first():
@@ -286,19 +299,6 @@ def test_a_text_of_training_is_scored_as_if_it_was_not_counted(corpus):
         assert alone.shape[1] == len(FEATURES)
 
 
-def test_hits_are_the_cells_of_a_matrix(corpus):
-    words, matcher = fitted(corpus)
-    found = matcher.match(words.transform(corpus.texts))
-    expected = corpus.targets.toarray()[found.rows, found.labels] > 0
-    np.testing.assert_array_equal(matcher._hits(found, corpus.targets), expected)
-    assert not matcher._hits(found, csr_matrix(corpus.targets.shape)).any()
-
-
-def test_labels_without_texts_are_found_and_others_come_after(corpus):
-    labels = LabelSet([*NAMES, "honey of bees", "unheard of"])
-    more = Corpus(TEXTS, targets=TARGETS * 6, labels=LabelSet(NAMES)).aligned(labels)
-    words, matcher = fitted(more)
-    ranking = matcher.rank(words.transform(["bees and honey"]), 8)
 def test_nothing_is_learned_from_excluded_cells(corpus, monkeypatch):
     sugar = NAMES.index("sugar")
     at = np.flatnonzero(corpus.targets[:, [sugar]].toarray().ravel())[:5]
@@ -322,6 +322,19 @@ def test_nothing_is_learned_from_excluded_cells(corpus, monkeypatch):
         assert hits.sum() <= examples.targets.nnz
 
 
+def test_hits_are_the_cells_of_a_matrix(corpus):
+    words, matcher = fitted(corpus)
+    found = matcher.match(words.transform(corpus.texts))
+    expected = corpus.targets.toarray()[found.rows, found.labels] > 0
+    np.testing.assert_array_equal(matcher._hits(found, corpus.targets), expected)
+    assert not matcher._hits(found, csr_matrix(corpus.targets.shape)).any()
+
+
+def test_labels_without_texts_are_found_and_others_come_after(corpus):
+    labels = LabelSet([*NAMES, "honey of bees", "unheard of"])
+    more = Corpus(TEXTS, targets=TARGETS * 6, labels=LabelSet(NAMES)).aligned(labels)
+    words, matcher = fitted(more)
+    ranking = matcher.rank(words.transform(["bees and honey"]), 8)
     assert ranking.labels.name(ranking.ids[0, 0]) == "honey of bees"
     assert ranking.ids[0, 1] == np.argmax(matcher.label_counts_)
     assert sorted(ranking.ids[0]) == list(range(8))
@@ -413,6 +426,8 @@ def test_what_it_cannot_read_is_named(corpus):
     learned = matcher.learned()
     for spoilt, message in (
         ({"name_starts_": learned["name_starts_"][::-1].copy()}, "name_starts_ of LexicalMatcher"),
+        ({"idf_": np.full_like(learned["idf_"], np.nan)}, "idf_ of LexicalMatcher must be finite"),
+        ({"idf_": -learned["idf_"]}, "idf_ of LexicalMatcher must be finite"),
         ({"links_": [], "link_starts_": []}, "links of four kinds"),
         ({"trees_": BoostedTrees(trees=1).fit(np.eye(40), np.arange(40) % 2)}, "trees_ of"),
     ):

@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from megalabel.base import Check, Learned, array, number, optional, part, value
+from megalabel.base import (
+    Check,
+    Learned,
+    array,
+    check_not_negative,
+    number,
+    optional,
+    part,
+    value,
+)
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import (
@@ -274,6 +283,7 @@ class ByText(Classifier):
             self.word_starts_,
             (names, columns),
         )
+        check_not_negative("ByText", "idf_", self.idf_)
         vectors = (self.vectors_, self.hubs_), (self.definitions_, self.definition_hubs_)
         if any((one is None) != (hubs is None) for one, hubs in vectors):
             raise ValueError("ByText must have hubs_ of its vectors_, and only of those")

@@ -14,6 +14,7 @@ from megalabel.base import (
     Learned,
     array,
     boolean,
+    check_not_negative,
     clone,
     instance,
     integer,
@@ -254,8 +255,8 @@ class LexicalMatcher(Classifier):
         kept: list[tuple[Found, np.ndarray]] = []
         for start, found in self._found(rows):
             some = slice(start, start + len(found.starts) - 1)
-            hits = self._hits(found, examples.targets[some])
             found = self._taught(found, examples.excluded, some)
+            hits = self._hits(found, examples.targets[some])
             self._count(found, hits)
             here = chosen[some][found.rows]
             kept.append((_only(found, here), hits[here]))
@@ -313,7 +314,8 @@ class LexicalMatcher(Classifier):
 
     def check_learned(self) -> None:
         """Names must be those of labels; gets the index ready."""
-        self._targets = None
+        self._targets = self._excluded = None
+        check_not_negative("LexicalMatcher", "idf_", self.idf_)
         names = len(self.word_starts_) - 1
         starts = self.name_starts_
         if starts[0] != 0 or starts[-1] != names or (np.diff(starts) < 0).any():
