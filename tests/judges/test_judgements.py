@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.judges.fakes import Faulty, Oracle, Scripted
 
 from megalabel.errors import BudgetError, JudgeError, ParameterError, ShapeError
-from megalabel.judges import Cost, Judgements, judgements
+from megalabel.judges import Answer, Cost, Judge, Judgements, judgements
 from megalabel.judges.judgements import FILE
 
 PAIRS = {("a whale", "sea"): 1.0, ("a whale", "desert"): 0.25, ("a camel", "sea"): math.nan}
@@ -62,7 +62,8 @@ def test_what_is_kept_is_read_back(tmp_path_factory, pairs):
     texts, labels = [t for t, _ in script], [label for _, label in script]
     grades = Judgements(Scripted(script), folder).grades(texts, labels)
     again = Judgements(Scripted({}), folder).grades(texts, labels)
-    np.testing.assert_allclose(again, grades, atol=1e-6)
+    np.testing.assert_array_equal(again, grades)
+    assert np.allclose(grades, list(script.values()), atol=1e-6)
 
 
 @pytest.mark.parametrize("cut", [1, 9, 30, 41])
@@ -75,7 +76,9 @@ def test_a_line_that_was_cut_off_is_passed_over(tmp_path, cut, caplog):
     said = Judgements(judge, tmp_path)
     assert said.grades(TEXTS, LABELS).tolist() == [1.0, 0.25, 0.0]
     assert said.spent.calls == (1 if cut < len(data) // 3 else 2)
-    assert Judgements(Scripted({}), tmp_path).cost(TEXTS, LABELS).calls == 0
+    again = Judgements(Scripted({}), tmp_path)
+    again.grades(TEXTS, LABELS)
+    assert (again.spent.calls, again.spent.known_tokens) == (0, 30)
 
 
 def test_damaged_lines_are_counted(tmp_path, caplog):
@@ -152,9 +155,40 @@ def test_a_budget_is_of_all_calls():
         said.grades(["new"], ["new"])
 
 
+@pytest.mark.parametrize(
+    ("judge", "budget"),
+    [
+        (Scripted, {"calls": 4}),
+        (Scripted, {"tokens": 45}),
+        (Oracle, {"tokens": 45}),  # which foresees none: it is stopped on the way
+    ],
+)
+def test_what_goes_on_has_the_budget_it_had(tmp_path, judge, budget):
+    script = {(f"text {i}", "label"): 1.0 for i in range(6)}
+    texts, labels = [text for text, _ in script], ["label"] * 6
+    asked = []
+    for _ in range(2):
+        one = judge(script)
+        said = Judgements(one, tmp_path, **budget)
+        assert said.grades(texts[:3], labels[:3]).tolist() == [1, 1, 1]
+        said.grades(texts[:2], labels[:2])  # counts once
+        with pytest.raises(BudgetError):
+            said.grades(texts[2:], labels[2:])
+        asked.append(len(one.asked))
+    assert asked == [5 if judge is Oracle else 3, 0]
+
+
+def test_lines_without_tokens_are_read(tmp_path):
+    Judgements(Faulty(), tmp_path).grades(["a"], ["b"])
+    assert (tmp_path / FILE).read_text().split()[1:] == ["1.000000"]
+    said = Judgements(Faulty(), tmp_path)
+    assert said.grades(["a"], ["b"]).tolist() == [1]
+    assert said.spent.calls == 0
+
+
 def test_tokens_are_counted_as_they_are_spent(tmp_path):
     judge = Oracle(set(PAIRS))  # which foresees none, and takes ten a pair
-    with pytest.raises(BudgetError, match="budget of 15 tokens is spent after 2 calls"):
+    with pytest.raises(BudgetError, match="budget of 15 tokens is spent after 2 pairs"):
         Judgements(judge, tmp_path, tokens=15).grades(TEXTS, LABELS)
     assert len(judge.asked) == 2
     assert len((tmp_path / FILE).read_text().splitlines()) == 2
@@ -182,6 +216,34 @@ def test_a_judge_that_is_not_there():
     with pytest.raises(JudgeError, match="10 questions in a row got no answer: connection refused"):
         Judgements(judge).grades(["a"] * 50, [str(i) for i in range(50)])
     assert judge.count == 10
+
+
+class Refusing(Judge):
+    """Has no answer to texts that begin with "bad"."""
+
+    identity = "refusing"
+
+    def answers(self, texts, labels):
+        for place, text in enumerate(texts):
+            yield Answer(place, 1.0, lost="too long" if text.startswith("bad") else "")
+
+
+def test_a_pair_without_an_answer_does_not_end_what_goes_on(tmp_path):
+    for _ in range(2):  # the second time it is asked about alone
+        said = Judgements(Refusing(), tmp_path)
+        assert said.grades(["a", "bad"], ["label"] * 2).tolist() == [1, 0]
+        assert said.spent.lost == 1
+    with pytest.raises(JudgeError, match="2 questions in a row got no answer: too long"):
+        Judgements(Refusing()).grades(["bad 1", "bad 2"], ["label"] * 2)
+
+
+def test_questions_in_a_row_may_be_of_several_calls():
+    said = Judgements(Refusing())
+    said.grades(["a"], ["label"])
+    for number in range(9):
+        said.grades([f"bad {number}"], ["label"])
+    with pytest.raises(JudgeError, match="10 questions in a row"):
+        said.grades(["bad"], ["label"])
 
 
 def test_oracle_errs_by_pair():

@@ -217,6 +217,30 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path, trained):
     assert set(whole.asked) == {*answered, *second.asked}
 
 
+def test_a_fit_that_goes_on_has_the_budget_it_had(tmp_path, trained, vectors):
+    class Stopped(Oracle):
+        def answers(self, texts, labels):
+            for answer in super().answers(texts, labels):
+                if len(self.asked) > 500:
+                    raise KeyboardInterrupt
+                yield answer
+
+    truth = set(zip(TEXTS, TRUTH, strict=True))
+    calls = ZeroShot(vectors, judge=oracle(), **QUICK).foresee(CORPUS)[0].calls + 200
+    whole, stopped, second = oracle(), Stopped(truth), oracle()
+    expected = trained(whole, calls=calls)
+    kept = {"calls": calls, "judgements": str(tmp_path)}
+    with pytest.raises(KeyboardInterrupt):
+        trained(stopped, **kept)
+    for _ in range(2):  # the second time all is known, and still no more is learned
+        tagger = trained(second, **kept)
+        told = [one.provenance_["zeroshot"]["rounds"] for one in (expected, tagger)]
+        assert told[0] == told[1]
+        assert len(told[0]) == 2  # of three: the last is over budget
+        np.testing.assert_array_equal(tagger.rank(NEW, 3).scores, expected.rank(NEW, 3).scores)
+    assert {*stopped.asked[:500], *second.asked} == set(whole.asked)
+
+
 def test_a_judge_that_says_no_to_all(trained):
     with pytest.raises(DataError, match=r"the judge took none of [\d,]+ pairs .* for right"):
         trained(Oracle(set()))

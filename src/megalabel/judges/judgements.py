@@ -1,7 +1,8 @@
 """Judgements: what a judge said, kept on disk, within a budget of calls and tokens.
 
-The file holds a line an answer: a hash of the judge, the text and the label, and the grade. Lines
-are only ever added; one that was cut off when a process was killed is passed over.
+The file holds a line an answer: a hash of the judge, the text and the label, the tokens it cost
+where there are any, and the grade. Lines are only ever added; one that was cut off when a process
+was killed is passed over.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from megalabel.base import check_argument, integer, one_of
 from megalabel.errors import BudgetError, JudgeError, ShapeError
-from megalabel.judges.base import YES, Judge
+from megalabel.judges.base import YES, Answer, Judge
 from megalabel.outputs import naming
 from megalabel.progress import progress
 
 log = logging.getLogger(__name__)
 
 FILE = "judgements.txt"
-_LINE = re.compile(rb"([0-9a-f]{32}) (\?{8}|[01]\.[0-9]{6})\n")
+# the grade comes last and has one length, so that no part of a line is taken for a whole one
+_LINE = re.compile(rb"([0-9a-f]{32}) (?:([0-9]{1,18}) )?(\?{8}|[01]\.[0-9]{6})\n")
 _UNREAD = "?" * 8
+_DIGITS = 6  # of a grade, in the file and in memory
 _KEPT_AT = 64  # answers that are written together
 _LOST = 10  # questions in a row without an answer: the judge is not there
 
@@ -75,6 +79,8 @@ class Spent:
     known: int = 0
     """Pairs that were judged before."""
     tokens: int = 0
+    known_tokens: int = 0
+    """What those judged before cost then."""
     unread: int = 0
     """Answers in which neither yes nor no could be read: they count as no."""
     lost: int = 0
@@ -91,6 +97,20 @@ class Spent:
         return told
 
 
+class _Kept(NamedTuple):
+    """What is kept of an answer."""
+
+    grade: float
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, answer: Answer) -> _Kept:
+        return cls(round(float(answer.grade), _DIGITS), max(0, int(answer.tokens)))
+
+
+_NONE = _Kept(0.0)
+
+
 class Judgements:
     """Grades of pairs by a judge: none is asked about twice, and no more than a budget allows.
 
@@ -100,7 +120,9 @@ class Judgements:
     folder : path, optional
         Where answers are kept; the same folder may serve several judges. None: in memory alone.
     calls, tokens : int, optional
-        The most that may be spent. What would take more is refused before the first call.
+        The most that may be spent. What would take more is refused before the first call. Pairs
+        that were judged before count as if they were asked about now: what was stopped and goes on
+        gets as far as it would have at once.
 
     Attributes
     ----------
@@ -128,15 +150,16 @@ class Judgements:
         self.judge, self.calls, self.tokens = judge, calls, tokens
         self.spent = Spent()
         self.file = None if folder is None or judge.free else Path(folder) / FILE
-        self._known: dict[bytes, float] = {} if self.file is None else _read(self.file)
+        self._known: dict[bytes, _Kept] = {} if self.file is None else _read(self.file)
+        self._met = set[bytes]()  # what was asked of this, and counted
+        self._lost = 0  # questions in a row without an answer
 
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
         """What it takes to judge pairs; nothing is asked."""
-        keys, new = self._split(texts, labels)
-        ask = [texts[i] for i in new], [labels[i] for i in new]
-        tokens = self.judge.tokens(*ask)
-        pairs = len(set(keys))
-        return Cost(pairs, pairs - len(new), tokens, self.judge.price(tokens))
+        _, first = self._split(texts, labels)
+        new = [place for key, place in first.items() if key not in self._known]
+        tokens = self._foreseen(texts, labels, new)
+        return Cost(len(first), len(first) - len(new), tokens, self.judge.price(tokens))
 
     def grades(self, texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
         """The grade of each pair, float32 from 0 to 1.
@@ -144,78 +167,98 @@ class Judgements:
         What is not an answer is 0. Answers are kept as they come: after an error, or a killed
         process, the same call goes on from there.
         """
-        keys, new = self._split(texts, labels)
-        self.spent.known += len(set(keys)) - len(new)
-        lost: dict[bytes, float] = {}
+        keys, first = self._split(texts, labels)
+        new = {key: place for key, place in first.items() if key not in self._known}
+        fresh = {key: place for key, place in first.items() if key not in self._met}
+        self._check_budget(texts, labels, sorted({*new.values(), *fresh.values()}))
+        self._met.update(fresh)
+        kept = [self._known[key] for key in fresh if key in self._known]
+        self.spent.known += len(kept)
+        self.spent.known_tokens += sum(one.tokens for one in kept)
+        self._check_spent()
         if new:
-            self._check_budget(texts, labels, new)
-            lost = self._ask(keys, texts, labels, new)
-        found = np.array([self._known.get(key, lost.get(key, 0.0)) for key in keys], np.float32)
+            self._ask(new, texts, labels)
+        found = np.array([self._known.get(key, _NONE).grade for key in keys], np.float32)
         return np.nan_to_num(found, nan=0.0)
 
-    def _split(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[list[bytes], list[int]]:
-        """The keys of all pairs, and the places of those that must be asked about, each once."""
+    def _split(
+        self, texts: Sequence[str], labels: Sequence[str]
+    ) -> tuple[list[bytes], dict[bytes, int]]:
+        """The keys of all pairs, and where each comes first."""
         if len(texts) != len(labels):
             raise ShapeError(f"{len(texts)} texts but {len(labels)} labels: a pair takes both")
         identity = self.judge.identity.encode()
         keys = [_key(identity, text, label) for text, label in zip(texts, labels, strict=True)]
-        first = {key: place for place, key in reversed(list(enumerate(keys)))}
-        return keys, sorted(place for key, place in first.items() if key not in self._known)
+        first = dict[bytes, int]()
+        for place, key in enumerate(keys):
+            first.setdefault(key, place)
+        return keys, first
 
-    def _check_budget(self, texts: Sequence[str], labels: Sequence[str], new: list[int]) -> None:
-        if self.calls is not None and self.spent.calls + len(new) > self.calls:
+    def _foreseen(self, texts: Sequence[str], labels: Sequence[str], some: list[int]) -> int:
+        return self.judge.tokens([texts[i] for i in some], [labels[i] for i in some])
+
+    def _check_budget(self, texts: Sequence[str], labels: Sequence[str], due: list[int]) -> None:
+        """Refuse pairs that are too many; those that were judged before are among them."""
+        too = ", as pairs that were judged before count too" if self.spent.known else ""
+        used = self.spent.calls + self.spent.known
+        if self.calls is not None and due and used + len(due) > self.calls:
             raise BudgetError(
-                f"{len(new):,} pairs are to be judged, but of the budget of {self.calls:,} calls "
-                f"{self.calls - self.spent.calls:,} are left: allow more, or judge fewer texts"
+                f"{len(due):,} pairs are to be judged, but of the budget of {self.calls:,} calls "
+                f"{max(0, self.calls - used):,} are left{too}: allow more, or judge fewer texts"
             )
-        if self.tokens is not None:
-            due = self.judge.tokens([texts[i] for i in new], [labels[i] for i in new])
-            if self.spent.tokens + due > self.tokens:
+        if self.tokens is not None and due:
+            most, left = self._foreseen(texts, labels, due), self.tokens - self._tokens_used
+            if most > left:
                 raise BudgetError(
-                    f"{len(new):,} pairs take about {due:,} tokens, but of the budget of "
-                    f"{self.tokens:,} tokens {max(0, self.tokens - self.spent.tokens):,} are left: "
-                    "allow more, or judge fewer texts"
+                    f"{len(due):,} pairs take about {most:,} tokens, but of the budget of "
+                    f"{self.tokens:,} tokens {max(0, left):,} are left{too}: allow more, or judge "
+                    "fewer texts"
                 )
 
-    def _ask(
-        self, keys: list[bytes], texts: Sequence[str], labels: Sequence[str], new: list[int]
-    ) -> dict[bytes, float]:
-        """Ask about pairs and keep the answers; gives those pairs that got none."""
-        waiting, lost, in_a_row = list[str](), dict[bytes, float](), 0
-        answers = self.judge.answers([texts[i] for i in new], [labels[i] for i in new])
+    @property
+    def _tokens_used(self) -> int:
+        return self.spent.tokens + self.spent.known_tokens
+
+    def _check_spent(self) -> None:
+        if self.tokens is not None and self._tokens_used > self.tokens:
+            raise BudgetError(
+                f"the budget of {self.tokens:,} tokens is spent after "
+                f"{self.spent.calls + self.spent.known:,} pairs; the answers are kept"
+            )
+
+    def _ask(self, new: dict[bytes, int], texts: Sequence[str], labels: Sequence[str]) -> None:
+        """Ask about pairs and keep the answers."""
+        keys, places = list(new), list(new.values())
+        waiting, spent = list[str](), self.spent
+        answers = self.judge.answers([texts[i] for i in places], [labels[i] for i in places])
         try:
             with progress("judging pairs", len(new)) as bar:
                 for answer in answers:
-                    key = keys[new[answer.place]]
-                    self.spent.calls += 1
-                    self.spent.tokens += answer.tokens
+                    spent.calls += 1
+                    spent.tokens += answer.tokens
                     bar.advance()
-                    in_a_row = in_a_row + 1 if answer.lost else 0
+                    self._lost = self._lost + 1 if answer.lost else 0
                     if answer.lost:
-                        self.spent.lost += 1
-                        lost[key] = 0.0
-                        if in_a_row >= min(_LOST, len(new)):
+                        spent.lost += 1
+                        last = spent.calls == spent.lost == len(new) and not spent.known
+                        if last or self._lost >= _LOST:
                             raise JudgeError(
-                                f"{in_a_row} questions in a row got no answer: {answer.lost}"
+                                f"{self._lost} questions in a row got no answer: {answer.lost}"
                             )
                         continue
-                    self._known[key] = answer.grade
-                    self.spent.unread += math.isnan(answer.grade)
-                    waiting.append(_line(key, answer.grade))
+                    key, kept = keys[answer.place], _Kept.of(answer)
+                    self._known[key] = kept
+                    spent.unread += math.isnan(kept.grade)
+                    waiting.append(_line(key, kept))
                     if len(waiting) >= _KEPT_AT:
                         self._keep(waiting)
-                    if self.tokens is not None and self.spent.tokens > self.tokens:
-                        raise BudgetError(
-                            f"the budget of {self.tokens:,} tokens is spent after "
-                            f"{self.spent.calls:,} calls; the answers are kept"
-                        )
+                    self._check_spent()
         finally:
             if isinstance(answers, Iterator) and hasattr(answers, "close"):
                 answers.close()  # nothing more is asked
             self._keep(waiting)
-        if len(self._known) and (self.spent.unread or self.spent.lost):
-            log.warning("%s", self.spent)
-        return lost
+        if spent.unread or spent.lost:
+            log.warning("%s", spent)
 
     def _keep(self, lines: list[str]) -> None:
         """Write lines, at once, and forget them."""
@@ -247,11 +290,12 @@ def _key(identity: bytes, text: str, label: str) -> bytes:
     return digest.digest()[:16]
 
 
-def _line(key: bytes, grade: float) -> str:
-    return f"{key.hex()} {_UNREAD if math.isnan(grade) else f'{grade:.6f}'}\n"
+def _line(key: bytes, kept: _Kept) -> str:
+    grade = _UNREAD if math.isnan(kept.grade) else f"{kept.grade:.{_DIGITS}f}"
+    return " ".join([key.hex(), *([str(kept.tokens)] if kept.tokens else []), grade]) + "\n"
 
 
-def _read(file: Path) -> dict[bytes, float]:
+def _read(file: Path) -> dict[bytes, _Kept]:
     """The answers of a file; lines that are damaged are passed over, and counted."""
     if not file.exists():
         return {}
@@ -264,7 +308,9 @@ def _read(file: Path) -> dict[bytes, float]:
     matched = [found for line in lines if (found := _LINE.fullmatch(line))]
     if len(matched) < len(lines):
         log.warning("%s: %d damaged lines are passed over", file.name, len(lines) - len(matched))
-    return {
-        bytes.fromhex(found[1].decode()): math.nan if found[2][:1] == b"?" else float(found[2])
-        for found in matched
-    }
+    return {bytes.fromhex(found[1].decode()): _read_back(found) for found in matched}
+
+
+def _read_back(found: re.Match[bytes]) -> _Kept:
+    grade = math.nan if found[3][:1] == b"?" else float(found[3])
+    return _Kept(grade, int(found[2] or 0))
