@@ -120,7 +120,7 @@ def test_time_outs(waits):
     assert len(requests) == 2
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 302])
+@pytest.mark.parametrize("status", [401, 404, 302])
 def test_refusals_are_final(status):
     def reply(body, number):
         return status, {"error": {"message": "no such model"}}, {"Location": "http://127.0.0.1:1/"}
@@ -138,10 +138,73 @@ def test_no_service():
         Judgements(ChatJudge(url, retries=1)).grades(["a"], ["b"])
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_pair_that_is_refused_ends_nothing(status, tmp_path, caplog):
+    def reply(body, number):
+        bad = "BAD" in body["messages"][1]["content"]
+        return (status, {"error": "content_filter"}) if bad else (200, said("yes"))
+
+    texts = ["a", "BAD", "c", "d"]
+    with service(reply) as (url, requests):
+        for again in (0, 1):
+            judged = Judgements(ChatJudge(url, concurrency=1), tmp_path)
+            assert judged.grades(texts, ["b"] * 4).tolist() == [1, 0, 1, 1]
+            assert (judged.spent.lost, len(requests)) == (1, 4 + again)
+        assert "1 questions got no answer" in caplog.text
+        with pytest.raises(JudgeError, match=rf"10 .* in a row .* answers {status} .*content_filt"):
+            Judgements(ChatJudge(url)).grades([f"BAD {i}" for i in range(30)], ["b"] * 30)
+
+
+def test_answers_beside_an_error_are_kept(tmp_path):
+    both = threading.Barrier(2)
+
+    def reply(body, number):
+        both.wait(5)
+        return (401, {}) if "BAD" in body["messages"][1]["content"] else (200, said("yes"))
+
+    def slowly(pending, **more):
+        done, rest = wait(pending)  # both
+        return done, rest
+
+    wait = chat.wait
+    with service(reply) as (url, _), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat, "wait", slowly)
+        for number in range(4):  # whichever comes first
+            judge = ChatJudge(url, concurrency=2)
+            with pytest.raises(JudgeError, match="answers 401"):
+                Judgements(judge, tmp_path).grades([f"BAD {number}", f"good {number}"], ["b"] * 2)
+            assert Judgements(judge, tmp_path).cost([f"good {number}"], ["b"]).calls == 0
+
+
 @pytest.mark.parametrize(
-    "told", [b"", b"<html>", {}, {"choices": []}, {"choices": [{"message": None}]}, said("perhaps")]
+    "told",
+    [b"", b"<html>", b'{"choices": [{"mess', {"error": {"code": 429}}, {"choices": []}, [], "yes"]
+    + [b"[" * 100_000, {"choices": None}],
 )
-def test_answers_that_are_none(told):
+def test_what_is_no_answer_of_a_model_is_asked_again(told, tmp_path):
+    with service(lambda body, number: (200, told if number < 2 else said("yes"))) as (url, asked):
+        assert Judgements(ChatJudge(url), tmp_path).grades(["a"], ["b"]).tolist() == [1]
+        assert len(asked) == 3
+    with service(lambda body, number: (200, told)) as (url, asked):
+        judged = Judgements(ChatJudge(url, retries=1), tmp_path / "other")
+        with pytest.raises(JudgeError, match="answers no yes or no, but"):
+            judged.grades(["a"], ["b"])
+        assert judged.cost(["a"], ["b"]).calls == 1  # not kept as no
+
+
+@pytest.mark.parametrize("tokens", ["1e999", "1e300", "-5", '"many"', "null"])
+def test_tokens_that_are_no_count(tokens, tmp_path):
+    told = json.dumps(said("yes")).replace("50", tokens).encode()
+    with service(lambda body, number: (200, told)) as (url, _):
+        judged = Judgements(ChatJudge(url), tmp_path)
+        assert judged.grades(["a"], ["b"]).tolist() == [1]
+    assert judged.spent.tokens == 0
+
+
+@pytest.mark.parametrize(
+    "told", [{"choices": [{"message": None}]}, {"choices": ["yes"]}, said("perhaps")]
+)
+def test_answers_that_are_neither_yes_nor_no(told):
     with service(lambda body, number: (200, told)) as (url, requests):
         spent = Judgements(ChatJudge(url))
         assert spent.grades(["a"], ["b"]).tolist() == [0]
@@ -221,6 +284,12 @@ def test_the_identity_is_of_the_question_not_of_the_place():
     for other in ({"model": "n"}, {"kind": "tag"}, {"soft": True}, {"text_length": 5}):
         assert ChatJudge("http://localhost:1/v1", **{"model": "m"} | other).identity != one.identity
     assert json.loads(one.identity)[0] == "m"
+    orders = [{"seed": 1, "top_p": 1}, {"top_p": 1, "seed": 1}]
+    first, second = (ChatJudge("http://a/v1", "m", options=options) for options in orders)
+    assert first.identity == second.identity
+    # a model without a name is that of its service
+    assert ChatJudge("http://a/v1").identity != ChatJudge("http://b/v1").identity
+    assert ChatJudge("http://a/v1").identity == ChatJudge("http://a/v1/").identity
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,14 @@ def test_soft_grades_are_shares_of_yes():
     assert math.isnan(soft_grade([]))
 
 
+def test_soft_grades_are_of_answers_that_begin_with_yes_or_no():
+    told = [("**", 0.6), ("No", 0.3), ("Yes", 0.01)]
+    tokens = [{"token": token, "logprob": math.log(share)} for token, share in told]
+    assert math.isnan(soft_grade(tokens))
+    tokens[1]["logprob"] = math.log(0.5)
+    assert soft_grade(tokens) == pytest.approx(0.01 / 0.51)
+
+
 def outside(asked: list[dict[str, str]]) -> str:
     """What a message says outside of its data, as a model that obeys nothing within it sees it."""
     content = asked[1]["content"]

@@ -29,6 +29,10 @@ _OWN_TOKENS = 8  # of a message, besides its words
 _MOST_BYTES = 1 << 20  # of an answer
 _SHOWN = 200  # characters of a service's error
 _SOFT = 10  # tokens whose probabilities are asked for
+_MOST_TOKENS = 10**12  # of an answer: more is no count of them
+_DEFAULT = "default"  # the name of a model that says nothing of which one it is
+_AGAIN = (408, 409, 425, 429)  # what is asked again, as is all from 500 on
+_OF_THE_PAIR = (400, 413, 422)  # refused for what it holds, or how long it is: others may do
 
 
 class ChatJudge(Judge):
@@ -36,14 +40,15 @@ class ChatJudge(Judge):
 
     Any service with `POST {url}/chat/completions` will do, such as llama.cpp, vLLM and Ollama.
     The text is data between markers that no text can hold, and the answer is read, never followed.
-    What answers 429 or 5xx, or not in time, is asked again, ever later.
+    What answers 429 or 5xx, not in time, or with something else than a model's answer, is asked
+    again, ever later.
 
     Parameters
     ----------
     url : str
         The service, such as "http://localhost:8080/v1".
     model : str
-        The name that it knows the model by.
+        The name that it knows the model by; "default": that of the service, whatever it is.
     key : str, optional
         The name of an environment variable that holds a key, which is read when it is needed and
         kept nowhere.
@@ -75,7 +80,7 @@ class ChatJudge(Judge):
     def __init__(
         self,
         url: str,
-        model: str = "default",
+        model: str = _DEFAULT,
         *,
         key: str | None = None,
         kind: str = "label",
@@ -114,9 +119,12 @@ class ChatJudge(Judge):
 
     @property
     def identity(self) -> str:
-        """The model and the wording, not where it is served."""
-        asked = [self.model, prompts.VERSION, self.kind, self.soft]
-        return json.dumps([*asked, self.text_length, self.label_length, self.options])
+        """The model and the wording; where it is served only if the model has no name."""
+        asked: list[Any] = [self.model, prompts.VERSION, self.kind, self.soft]
+        asked += [self.text_length, self.label_length, self.options]
+        if self.model == _DEFAULT:
+            asked.append(self.url.rstrip("/"))
+        return json.dumps(asked, sort_keys=True)
 
     def __repr__(self) -> str:
         return f"ChatJudge({self.url!r}, {self.model!r})"
@@ -143,10 +151,10 @@ class ChatJudge(Judge):
                 pending.add(pool.submit(self._answer, place, text, label, headers, given_up))
                 while len(pending) >= self.concurrency:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    yield from (one.result() for one in done)
+                    yield from _results(done)
             while pending:
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
+                yield from _results(done)
         finally:
             given_up.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -163,19 +171,20 @@ class ChatJudge(Judge):
         body = json.dumps(self._body(text, label)).encode()
         why = ""
         for attempt in range(self.retries + 1):
-            told, seconds = None, 0.5 * 2.0**attempt
+            seconds = 0.5 * 2.0**attempt
             try:
-                told = self._asked(body, headers)
+                return Answer(place, *self._read(self._asked(body, headers)))
+            except _NoAnswerError as error:
+                why = f"{self.url} answers no yes or no, but {error}"
             except HTTPError as error:
                 why = self._refusal(error)
-                if error.code not in (408, 409, 425, 429) and error.code < 500:
+                if error.code in _OF_THE_PAIR:
+                    break
+                if error.code not in _AGAIN and error.code < 500:
                     raise JudgeError(why) from None
                 seconds = _asked_to_wait(error.headers.get("Retry-After"), seconds)
             except (OSError, http.client.HTTPException) as error:  # no connection, or a time-out
                 why = f"{self.url}: {type(error).__name__}: {error}"
-            if told is not None:
-                grade, tokens = self._read(told)
-                return Answer(place, grade, tokens)
             if attempt < self.retries and _waited(min(seconds, _LONGEST_WAIT), given_up):
                 break
         return Answer(place, math.nan, 0, why or "it was given up")
@@ -206,46 +215,54 @@ class ChatJudge(Judge):
             headers["Authorization"] = f"Bearer {secret}"
         return headers
 
-    def _asked(self, body: bytes, headers: Mapping[str, str]) -> Any:
-        """What the service answers, as JSON; None if it is none."""
+    def _asked(self, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        """What the service answers, as JSON with some choice in it."""
         url = self.url.rstrip("/") + "/chat/completions"
         request = Request(url, body, dict(headers), method="POST")
         with _OPENER.open(request, timeout=self.timeout) as response:
             said = response.read(_MOST_BYTES)
         try:
-            return json.loads(said)
-        except ValueError:
-            return {}
+            told = json.loads(said)
+        except (ValueError, RecursionError):
+            told = None
+        choices = told.get("choices") if isinstance(told, dict) else None
+        if not isinstance(told, dict) or not isinstance(choices, list) or not choices:
+            raise _NoAnswerError(repr(_beginning(said)))
+        return told
 
     def _refusal(self, error: HTTPError) -> str:
         try:
-            said = error.read(4 * _SHOWN).decode(errors="replace")
+            said = _beginning(error.read(4 * _SHOWN))
         except (OSError, http.client.HTTPException):
             said = ""
-        said = " ".join(said.split())[:_SHOWN]
         told = f"{self.url} answers {error.code} {error.reason}"
         return f"{told}: {said}" if said else told
 
-    def _read(self, told: Any) -> tuple[float, int]:
+    def _read(self, told: Mapping[str, Any]) -> tuple[float, int]:
         """The grade and the tokens of an answer; NaN where there is no yes or no in it."""
         try:
-            choice = told["choices"][0]
-            said = str(choice["message"]["content"] or "")
-        except (KeyError, IndexError, TypeError):
-            return math.nan, 0
-        try:
             tokens = int(told["usage"]["total_tokens"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             tokens = 0
-        grade = prompts.grade_of(said)
+        tokens = tokens if 0 <= tokens <= _MOST_TOKENS else 0
+        choice = told["choices"][0]
+        try:
+            said = choice["message"]["content"]
+        except (KeyError, TypeError):
+            said = None
+        grade = prompts.grade_of(said if isinstance(said, str) else "")
         if self.soft:
             try:
                 first = choice["logprobs"]["content"][0]["top_logprobs"]
                 soft = prompts.soft_grade(first)
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
                 soft = math.nan
             grade = grade if math.isnan(soft) else soft
-        return grade, max(0, tokens)
+        return grade, tokens
+
+
+class _NoAnswerError(Exception):
+    """What came is no answer of a model, such as a page of a proxy; says how it begins."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -256,6 +273,17 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 _OPENER = build_opener(_NoRedirects)
+
+
+def _results(done: set[Future[Answer]]) -> Iterator[Answer]:
+    """The answers among what is done, and then an error, if there is one."""
+    for one in sorted(done, key=lambda one: one.exception() is not None):
+        yield one.result()
+
+
+def _beginning(said: bytes) -> str:
+    """The beginning of what a service says, in one line."""
+    return " ".join(said[: 4 * _SHOWN].decode(errors="replace").split())[:_SHOWN]
 
 
 def _waited(seconds: float, given_up: threading.Event) -> bool:
