@@ -178,8 +178,16 @@ def test_answers_beside_an_error_are_kept(tmp_path):
 
 @pytest.mark.parametrize(
     "told",
-    [b"", b"<html>", b'{"choices": [{"mess', {"error": {"code": 429}}, {"choices": []}, [], "yes"]
-    + [b"[" * 100_000, {"choices": None}],
+    [
+        b"",
+        b"<html>",
+        b'{"choices": [{"mess',
+        b"[" * 100_000,
+        {"error": {"code": 429}},
+        {"choices": []},
+        {"choices": None},
+        "yes",
+    ],
 )
 def test_what_is_no_answer_of_a_model_is_asked_again(told, tmp_path):
     with service(lambda body, number: (200, told if number < 2 else said("yes"))) as (url, asked):

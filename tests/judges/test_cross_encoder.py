@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from megalabel.errors import JudgeError, MissingExtraError
-from megalabel.judges import CrossEncoderJudge, Judgements
+from megalabel.judges import CrossEncoderJudge, Judgements, cross_encoder
 
 TEXTS = ["red dress", "blue jeans with many rivets and pockets for everyone", "", "kettle"] * 10
 LABELS = ["dress", "jeans", "lamp", "unheard of"] * 10
@@ -83,6 +83,42 @@ def test_identity_is_of_the_weights_not_of_the_folder(folder, tmp_path):
     weights = Path(copy) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")
     assert one != CrossEncoderJudge(str(copy)).identity
+
+
+def test_identity_knows_where_files_are(folder, tmp_path):
+    where = folder(1)
+    for name in ("one", "other"):
+        copy = shutil.copytree(where, tmp_path / name)
+        (copy / name).mkdir()
+        (copy / name / "more.txt").write_text("the same")
+    one, other = (CrossEncoderJudge(str(tmp_path / name)) for name in ("one", "other"))
+    assert one.identity != other.identity
+
+
+def test_files_are_read_once_for_the_identity(folder, monkeypatch):
+    judge, count = CrossEncoderJudge(folder(1)), [0]
+    digest = cross_encoder.hashlib.file_digest
+
+    def counted(*args):
+        count[0] += 1
+        return digest(*args)
+
+    monkeypatch.setattr(cross_encoder.hashlib, "file_digest", counted)
+    first, files = judge.identity, count[0]
+    assert (judge.identity, count[0]) == (first, files)
+    assert files > 0
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_labels_that_are_longer_than_all_that_is_read(folder):
+    where, long = folder(1), " ".join(["dress"] * 40)
+    judge = CrossEncoderJudge(where, max_length=17)
+    texts = ["red dress", "", long]
+    grades = Judgements(judge).grades(texts, [long] * 3)
+    half = " ".join(["dress"] * 7)  # with three tokens between and around
+    cut = 1 / (1 + np.exp(-logits(where, half, half)[0]))
+    assert grades[2] == pytest.approx(cut, abs=1e-5)
+    assert (grades > 0).all()
 
 
 def test_no_such_model(tmp_path):

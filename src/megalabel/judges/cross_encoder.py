@@ -15,6 +15,8 @@ from megalabel.judges.base import Answer, Judge
 
 _AT_ONCE = 32  # pairs read together
 _SORTED = 1024  # pairs that are put into the order of their lengths
+_CUT = "longest_first"  # a label alone may be longer than all that is read
+_HASHED = (".json", ".safetensors", ".bin", ".txt")  # files of a model
 
 
 class CrossEncoderJudge(Judge):
@@ -29,7 +31,8 @@ class CrossEncoderJudge(Judge):
         Which of several outputs says that a label fits, by number or name; None: the one called
         "entailment", "relevant" or "yes", or the second of two.
     max_length : int
-        Longer texts are cut.
+        In tokens, of a text and a label together: the longer of both is cut, so that a text is cut
+        as long as its label has no more than half.
     template : str
         What is read of a label, which stands for {}.
     device : str
@@ -62,19 +65,14 @@ class CrossEncoderJudge(Judge):
         self.source, self.yes, self.max_length = source, yes, max_length
         self.template, self.device = template, device
         self._opened: tuple[Any, Any, Any, int | None] | None = None
+        self._digest: str | None = None
 
     @property
     def identity(self) -> str:
         """The model and how it is read; of a folder, what its files hold."""
-        folder, digest = Path(self.source), hashlib.sha256()
-        if folder.is_dir():
-            for file in sorted(folder.rglob("*")):
-                if file.suffix in (".json", ".safetensors", ".bin", ".txt") and file.is_file():
-                    digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
-        else:
-            digest.update(self.source.encode())
-        read = (self.yes, self.max_length, self.template)
-        return f"cross-encoder {digest.hexdigest()} {read!r}"
+        digest = made_once(self, "_digest", lambda: _digest_of(self.source))
+        read = (self.yes, self.max_length, _CUT, self.template)
+        return f"cross-encoder {digest} {read!r}"
 
     def __repr__(self) -> str:
         return f"CrossEncoderJudge({self.source!r})"
@@ -91,7 +89,7 @@ class CrossEncoderJudge(Judge):
                 tokens = tokenizer(
                     [texts[i] for i in some],
                     [shown[i] for i in some],
-                    truncation="only_first",
+                    truncation=_CUT,
                     max_length=self.max_length,
                     padding=True,
                     return_tensors="pt",
@@ -138,3 +136,17 @@ class CrossEncoderJudge(Judge):
                 "that a label fits (yes=…)"
             )
         return found
+
+
+def _digest_of(source: str) -> str:
+    """A hash of a model: of a folder, of its files and where they are in it."""
+    folder, digest = Path(source), hashlib.sha256()
+    if not folder.is_dir():
+        return hashlib.sha256(source.encode()).hexdigest()
+    places = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*")}
+    for place, file in sorted(places.items()):
+        if file.suffix in _HASHED and file.is_file():
+            with open(file, "rb") as opened:
+                own = hashlib.file_digest(opened, "sha256").digest()
+            digest.update(len(place.encode()).to_bytes(8, "little") + place.encode() + own)
+    return digest.hexdigest()
