@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def material_of(texts: pa.Array, labels: LabelSet, counts: Tfidf, vectors: Featu
 def encoder_features(encoder: str | Featurizer, max_length: int) -> Featurizer:
     """What makes vectors of texts, and stays as it is."""
     if isinstance(encoder, Featurizer):
-        made: Featurizer = clone(encoder)
+        made: Featurizer = encoder if encoder.fitted else clone(encoder)
         return made
     source = encoder.removeprefix(FROZEN)
     if is_static(Path(source)):
@@ -94,8 +95,9 @@ def definitions_of(labels: LabelSet) -> list[str] | None:
 
     Examples
     --------
-    >>> definitions_of(LabelSet(["a", "b"], ["cat", "dog"], ["cat a small beast", "dog"]))
-    ['a small beast', '']
+    >>> texts = ["cat: a small beast", "dog", "article of a treaty"]
+    >>> definitions_of(LabelSet(["a", "b", "c"], ["cat", "dog", "art"], texts))
+    ['a small beast', '', 'article of a treaty']
     """
     if labels.texts is None:
         return None
