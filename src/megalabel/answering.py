@@ -549,7 +549,7 @@ class Answering(Component, ABC):
 def as_corpus(X: Any, y: Any, labels: LabelSet | None) -> Corpus:
     """What a fit is given: a Corpus, or texts or vectors X with their labels y."""
     if isinstance(X, Corpus):
-        if y is not None:
+        if y is not None or labels is not None:
             raise DataError("a Corpus brings its labels: give either a Corpus, or texts and y")
         return X
     if y is None:

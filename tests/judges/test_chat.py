@@ -319,6 +319,8 @@ def test_judges_by_name():
     judge = create("https://example.org/v1", model="m", key="K", price=None)
     assert (judge.url, judge.model, judge.key) == ("https://example.org/v1", "m", "K")
     assert create(judge) is judge
+    with pytest.raises(ParameterError, match="has its parameters already: give it model, key"):
+        create(judge, model="n", key="K")
     assert repr(create("cross-encoder:a/b")) == "CrossEncoderJudge('a/b')"
     with pytest.raises(ParameterError, match="unknown judge 'oracle'"):
         create("oracle")

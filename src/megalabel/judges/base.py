@@ -70,7 +70,8 @@ def create(name: str | Judge, **parameters: Any) -> Judge:
     ----------
     name : str or Judge
         "lexical"; "cross-encoder:" and a Hugging Face model by name or folder; or the address of a
-        service with the API of OpenAI, such as "http://localhost:8080/v1". A judge is given back.
+        service with the API of OpenAI, such as "http://localhost:8080/v1". A judge is given back;
+        it has its parameters already.
     **parameters
         The judge's own; those that are None are left to it.
 
@@ -85,9 +86,13 @@ def create(name: str | Judge, **parameters: Any) -> Judge:
     from megalabel.judges.cross_encoder import CrossEncoderJudge
     from megalabel.judges.lexical import LexicalJudge
 
-    if isinstance(name, Judge):
-        return name
     given: dict[str, Any] = {k: value for k, value in parameters.items() if value is not None}
+    if isinstance(name, Judge):
+        if given:
+            raise ParameterError(
+                f"{name!r} has its parameters already: give it {', '.join(given)} where it is made"
+            )
+        return name
     kind, _, rest = name.partition(":")
     made: type[Judge]
     if name == "lexical":
