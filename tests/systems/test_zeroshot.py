@@ -17,6 +17,7 @@ from megalabel.data.concepts import Concept
 from megalabel.errors import BudgetError, DataError, MissingExtraError, ParameterError
 from megalabel.features import Tfidf
 from megalabel.judges import Answer, Judge
+from megalabel.systems.label_texts import definitions_of
 from megalabel.systems.zeroshot import ZeroShot
 from megalabel.tagger import Tagger
 
@@ -95,6 +96,29 @@ def test_labels_may_be_given_beside_texts():
     assert tagger.tag("a whale", k=1)[0].label == "whale"
     with pytest.raises(DataError, match="no labels to choose from: give labels"):
         ZeroShot().fit(Corpus(TEXTS))
+
+
+def test_labels_may_be_given_beside_a_corpus_without_any():
+    tagger = ZeroShot().fit(Corpus(TEXTS), labels=["whale", "rails"])
+    assert tagger.labels.ids.to_pylist() == ["whale", "rails"]
+    for kind in (ZeroShot, lambda: systems.create("knn")):
+        with pytest.raises(DataError, match="a Corpus brings its labels"):
+            kind().fit(CORPUS, labels=["rails"])
+
+
+def test_an_encoder_that_is_fitted_stays_so():
+    encoder = Tfidf().fit(["whale fin sea dress hem"])
+    tagger = ZeroShot(encoder, judge=None).fit(CORPUS)
+    assert tagger.features_.parts_[0].n_features == encoder.n_features == 5
+    other = Tfidf()
+    fresh = ZeroShot(other, judge=None).fit(CORPUS)
+    assert fresh.features_.parts_[0].n_features > 5
+    assert not other.fitted
+
+
+def test_a_name_ends_where_a_word_does():
+    labels = LabelSet(["a", "b", "c"], ["cat", "art", "C++"], ["cathedral", "art, fine", "C++: x"])
+    assert definitions_of(labels) == ["cathedral", "fine", "x"]
 
 
 def test_definitions_tell_too():
@@ -343,6 +367,27 @@ def test_without_torch(monkeypatch, caplog):
 def test_a_judge_needs_an_encoder():
     with pytest.raises(ParameterError, match="there is no encoder: give one"):
         ZeroShot(judge="lexical").fit(CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("idle", "missing"),
+    [
+        ({"segments": True}, "encoder"),
+        ({"judgements": "folder"}, "encoder"),
+        ({"calls": 0}, "encoder"),
+        ({"encoder": Tfidf(), "judge": None, "tokens": 5}, "judge"),
+        ({"encoder": Tfidf(), "judge": None, "judge_options": {"model": "m"}}, "judge"),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(idle, missing):
+    name = list(idle)[-1]
+    with pytest.raises(ParameterError, match=f"{name} does nothing where there is no {missing}"):
+        ZeroShot(**idle).fit(CORPUS)
+
+
+def test_options_of_a_judge_that_is_made():
+    with pytest.raises(ParameterError, match="has its parameters already: give it model"):
+        ZeroShot(Tfidf(), judge=oracle(), judge_options={"model": "m"}).fit(CORPUS)
 
 
 def test_a_frozen_model(tiny_model, one_thread):

@@ -69,7 +69,7 @@ def material_of(texts: pa.Array, labels: LabelSet, counts: Tfidf, vectors: Featu
 
 
 def encoder_features(encoder: str | Featurizer, max_length: int) -> Featurizer:
-    """What makes vectors of texts, and stays as it is."""
+    """What makes vectors of texts, and stays as it is: one that was fitted, fitted as it is."""
     if isinstance(encoder, Featurizer):
         made: Featurizer = encoder if encoder.fitted else clone(encoder)
         return made
@@ -102,7 +102,8 @@ def definitions_of(labels: LabelSet) -> list[str] | None:
     if labels.texts is None:
         return None
     made = [
-        text.removeprefix(name).strip(" .:,;-–—\n\t")
+        # a text may begin with another word that begins as the name does
+        re.sub(rf"\A{re.escape(name)}(?!\w)", "", text).strip(" .:,;-–—\n\t")
         for text, name in zip(labels.texts.to_pylist(), labels.names.to_pylist(), strict=True)
     ]
     return made if any(made) else None

@@ -56,6 +56,8 @@ from megalabel.tagger import Tagger
 log = logging.getLogger(__name__)
 
 ACTIVATION: str | None = None  # of the map
+# settings that a judge alone has a use for
+_OF_A_JUDGE = ("judge_options", "judgements", "judged_texts", "calls", "tokens")
 _JUDGED = 5_000  # texts, by judges that cost something
 _NEGATIVES = 3  # of a judge whose no can be relied on
 _DIMENSIONS, _ROUND = 384, 2e-3  # of usual encoders; seconds that a text takes in a round
@@ -73,7 +75,8 @@ class ZeroShot(Composed):
     ----------
     encoder : str, Featurizer or None
         A Hugging Face model by name or folder, or a folder of static vectors, which stays as it is;
-        with or without "frozen:" before it. None: words alone.
+        with or without "frozen:" before it. A featurizer that is fitted stays so, another one is
+        fitted. None: words alone.
     max_length : int
         In tokens: longer texts are cut for the encoder.
     language : str or None
@@ -99,7 +102,8 @@ class ZeroShot(Composed):
         At most so many texts are judged; None: 5,000, and all that are encoded by the lexical
         judge, which costs nothing.
     calls, tokens : int, optional
-        The most that a judge may be asked, and that this may cost.
+        The most that a judge may be asked, and that this may cost; what is kept of answers counts
+        as if it was asked now.
     negatives : int, optional
         Labels judged not to fit that a text is compared with at a time; None: 3, and 0 for the
         lexical judge, which takes other words for the same thing for wrong.
@@ -222,9 +226,12 @@ class ZeroShot(Composed):
         y : optional
             As for `Tagger.fit`: which labels there are is all that it says.
         labels : LabelSet or sequence of str, optional
+            Of a corpus that brings none, or of texts.
         """
         if y is None and labels is not None and not isinstance(X, Corpus):
             X, labels = Corpus(X, labels=labels), None
+        elif isinstance(X, Corpus) and labels is not None and not len(X.labels):
+            X, labels = Corpus(X.texts, X.features, labels=labels, source=X.source), None
         if isinstance(X, Corpus) and len(X) and not len(X.labels):
             raise DataError(
                 "there are no labels to choose from: give labels=…, a label file beside the "
@@ -308,7 +315,26 @@ class ZeroShot(Composed):
             made.set_decision(self.decision, corpus[: self.calibration_texts])
         return made
 
+    def _check_used(self) -> None:
+        """Refuse settings that would do nothing."""
+        if self.encoder is None and self.judge not in (None, "auto"):
+            raise ParameterError(
+                "a judge teaches a map over an encoder's vectors, and there is no encoder: give "
+                "one (encoder='frozen:MODEL'), or leave out judge"
+            )
+        idle = [name for name in _OF_A_JUDGE if getattr(self, name) is not None]
+        if self.encoder is None and (self.segments or idle):
+            raise ParameterError(
+                f"{'segments' if self.segments else idle[0]} does nothing where there is no "
+                "encoder: give one (encoder='frozen:MODEL'), or leave it out"
+            )
+        if self.judge is None and idle:
+            raise ParameterError(
+                f"{idle[0]} does nothing where there is no judge: give one, or leave it out"
+            )
+
     def _begun(self, corpus: Corpus) -> _Begun:
+        self._check_used()
         texts = strings(corpus.texts)
         weights = {name: getattr(self, name) for name in ("definitions", "words", "matches")}
         words = Words.of(texts, corpus.labels, self.language, **weights)
@@ -316,7 +342,9 @@ class ZeroShot(Composed):
             return _Begun(texts, words)
         order = np.random.default_rng(self.seed).permutation(len(texts))[: self.texts]
         some = texts.take(pa.array(order))
-        vectors = encoder_features(self.encoder, self.max_length).fit(some)
+        vectors = encoder_features(self.encoder, self.max_length)
+        if not vectors.fitted:
+            vectors = vectors.fit(some)
         if self.segments:
             arrays = self._map_of_segments(some.to_pylist(), vectors)
             vectors = mapped_features(vectors, arrays, ACTIVATION)
@@ -332,13 +360,8 @@ class ZeroShot(Composed):
     def _judge(self, begun: _Begun) -> Judge | None:
         """The judge, which knows the texts; None: there is none."""
         given = self.judge
-        if given is None or (given == "auto" and begun.material is None):
+        if given is None or begun.material is None:
             return None
-        if begun.material is None:
-            raise ParameterError(
-                "a judge teaches a map over an encoder's vectors, and there is no encoder: give "
-                "one (encoder='frozen:MODEL'), or leave out judge"
-            )
         if given == "auto":
             given = "lexical"
             try:
