@@ -23,7 +23,7 @@ ODDITIES = {
     "blank text": (WARNING, "empty names, notations or descriptions, left out"),
     "several replacements": (WARNING, "replacements beside the first one, left out"),
     "name without text": (ERROR, "names that are nodes of their own, which hold no text"),
-    "wrong value": (WARNING, "links to a text, and texts that are links, left out"),
+    "wrong value": (WARNING, "links to a text, and texts that are links or statements, left out"),
     "name by rdfs:label": (WARNING, "names given by rdfs:label alone, taken as preferred ones"),
     "not said to be a concept": (WARNING, "concepts that are not said to be a skos:Concept"),
     "members not read": (WARNING, "members of collections that are no concepts, left out"),

@@ -257,6 +257,27 @@ def test_several_files_are_one_vocabulary_and_their_nodes_are_apart(tmp_path):
     assert some[0].names == {"en": "a", "fi": "b"}
 
 
+def test_nodes_without_a_name_have_the_same_identifiers_at_each_read(read):
+    text = """
+        [ a skos:Concept ; skos:prefLabel "dog"@en ; skos:broader [ skos:prefLabel "pet"@en ] ] .
+        _:b a skos:Concept ; skos:prefLabel "cat"@en .
+    """
+    first, second = read(text), read(text)
+    assert first.ids.to_pylist() == second.ids.to_pylist()
+    assert sorted(first.ids.to_pylist()) == ["_:1-0", "_:1-1", "_:1-2"]
+
+
+@pytest.mark.parametrize(
+    "said", ["skos:related", "skos:prefLabel", "skos:definition", "owl:deprecated", "skos:notation"]
+)
+def test_statements_as_values_are_counted(read, said):
+    some = read(f':a a skos:Concept ; skos:prefLabel "a"@en ; {said} <<( :a :b :c )>> .')
+    assert len(some) == 1
+    assert some[0].names == {"en": "a"}
+    assert not some[0].deprecated
+    assert some.notes["wrong value"].count == 1
+
+
 def test_without_pyoxigraph_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "a.ttl").write_text(SAME["a.ttl"])
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)

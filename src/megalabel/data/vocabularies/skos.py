@@ -51,7 +51,9 @@ class Statements:
         self.nodes = {form: Pairs() for form in (PREFERRED, OTHER, HIDDEN, DESCRIPTION)}
         self._literal: Any = object
         self._blank_node: Any = object
+        self._nodes: tuple[Any, ...] = ()
         self._blank = "_:"
+        self._blanks = Numbers()  # of a file, in the order in which they come
         self._files = 0
         self._languages: dict[str | None, int] = {}
         self._handlers = self._handled()
@@ -63,19 +65,19 @@ class Statements:
         except ModuleNotFoundError:
             raise MissingExtraError("pyoxigraph", "skos") from None
         self._literal, self._blank_node = pyoxigraph.Literal, pyoxigraph.BlankNode
+        self._nodes = pyoxigraph.NamedNode, pyoxigraph.BlankNode
         self._files += 1
-        self._blank = f"_:{self._files}-"  # nodes of two files are not the same
-        numbers, handlers, run = self.builder.numbers, self._handlers, self.runs
-        before, number, count, blank_node = None, -1, 0, self._blank_node
+        # nodes of two files are not the same; what the parser calls them is drawn anew each time
+        self._blank, self._blanks = f"_:{self._files}-", Numbers()
+        handlers, run = self._handlers, self.runs
+        before, number, count = None, -1, 0
         for subject, predicate, value, *_ in _statements(pyoxigraph, path, format, limits):
             # statements about a subject mostly stand together
             if subject != before:
                 if count:
                     run.add(number, count)
                     self.count += count
-                before, text = subject, subject.value
-                number = numbers[self._blank + text if type(subject) is blank_node else text]
-                count = 0
+                before, number, count = subject, self._number(subject), 0
             count += 1
             handler = handlers.get(predicate.value)
             if handler is None:
@@ -137,7 +139,7 @@ class Statements:
                 if language is None:
                     language = languages[tag] = language_of(tag or "") if spoken else 0
                 add(number, value.value, language, form)
-            elif nodes is not None:
+            elif nodes is not None and type(value) in self._nodes:
                 nodes.add(number, self._number(value))
             else:
                 self.misfits.add(number, predicate)
@@ -149,7 +151,7 @@ class Statements:
         add, predicate = pairs.add, self.predicates[name]
 
         def handle(number: int, value: Any) -> None:
-            if type(value) is self._literal:
+            if type(value) not in self._nodes:
                 self.misfits.add(number, predicate)
             elif turned:
                 add(self._number(value), number)
@@ -159,12 +161,16 @@ class Statements:
         return handle
 
     def _deprecated(self, number: int, value: Any) -> None:
-        if value.value.strip().lower() in ("true", "1"):
+        if type(value) is not self._literal:
+            self.misfits.add(number, self.predicates[terms.DEPRECATED])
+        elif value.value.strip().lower() in ("true", "1"):
             self.builder.deprecated.add(number)
 
     def _number(self, node: Any) -> int:
-        text = node.value
-        return self.builder.numbers[self._blank + text if type(node) is self._blank_node else text]
+        name = node.value
+        if type(node) is self._blank_node:
+            name = f"{self._blank}{self._blanks[name]}"
+        return self.builder.numbers[name]
 
 
 def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Iterator[Any]:
