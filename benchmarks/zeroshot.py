@@ -34,7 +34,7 @@ from megalabel.data.matrix import normalised_rows
 from megalabel.features import Tfidf
 from megalabel.judges import ChatJudge
 from megalabel.neural import FrozenEncoder
-from megalabel.systems.label_texts import definitions_of
+from megalabel.rankers.by_text import definitions_of
 from megalabel.systems.zeroshot import ZeroShot
 
 RESULTS = Path(__file__).parent / "results" / "zeroshot.jsonl"

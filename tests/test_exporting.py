@@ -22,7 +22,7 @@ from megalabel.exporting import without_torch
 from megalabel.features import BagEmbedding, Concat, Tfidf
 from megalabel.linear import OneVsAll
 from megalabel.neural import BagEncoder, Embedding, FullClassifier, Trainer
-from megalabel.rankers import Ensemble
+from megalabel.rankers import DualVectors, Ensemble
 from megalabel.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -85,6 +85,10 @@ def test_every_system(name, options, corpus, create, tmp_path):
     texts = ["red evening gown", "", "Ωμέγα", "👗"]
     np.testing.assert_array_equal(made.known(texts), tagger.known(texts))
     assert made.rank([], 3).ids.shape[0] == 0
+    if isinstance(made.classifier_, DualVectors):  # new labels are read without torch too
+        taggers = [one.add_labels(["a lamp"]) for one in (tagger, made)]
+        first, second = (one.rank(TEXTS, 20).to_csr().toarray() for one in taggers)
+        np.testing.assert_allclose(first, second, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ ORDER = """
     calibration
     decision
     metrics
-    calibrating filtering explaining new_labels new_words preparing
+    calibrating filtering explaining new_labels preparing
     answering relabelling tagger
     merging mixing exporting
     systems

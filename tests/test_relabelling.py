@@ -10,9 +10,11 @@ from scipy.sparse import csr_matrix
 
 from megalabel import Corpus, LabelSet, load, systems
 from megalabel.base import integer, value
+from megalabel.data import Concept, Vocabulary
 from megalabel.data.synthetic import generate
 from megalabel.decision import FrankWolfe
 from megalabel.errors import DataError, ParameterError, ShapeError, UnknownLabelError
+from megalabel.features import Tfidf
 from megalabel.linear.blend import Blend
 from megalabel.mixing import mix
 from megalabel.parts import Featurizer
@@ -177,6 +179,97 @@ def test_a_mix_and_its_members(mixed, shop):
     np.testing.assert_array_equal(renamed.rank(queries, 9).scores, mixed.rank(queries, 9).scores)
 
 
+# ------------------------------------------------------------------ names looked for in texts
+NAMED = {  # systems that look for names, with words that no text of training has
+    "lexical": {},
+    "zeroshot": {"language": "en"},
+    "zeroshot, vectors": {"language": "en", "encoder": Tfidf(), "judge": None},
+}
+FJORDS = ["sailing on fjords", "fjord gown"]
+TEXTS = ["a boat that sails on the fjord", "fjord", "a red fjord gown", "qqq fjords and kettles"]
+
+
+@pytest.fixture(scope="module")
+def named(shop):
+    made: dict[str, Tagger] = {}
+
+    def get(name: str) -> Tagger:
+        if name not in made:
+            made[name] = systems.create(name.split(",")[0], **NAMED[name]).fit(shop[:500])
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_label_is_found_by_words_that_no_text_had(name, named, shop, tmp_path):
+    pytest.importorskip("snowballstemmer")
+    tagger = named(name)
+    more, queries = tagger.add_labels(FJORDS), [*shop[600:].texts.to_pylist(), *TEXTS]
+    assert [more.tag(text, k=1)[0].label for text in TEXTS[::2]] == FJORDS
+    known = len(tagger.labels)
+    assert more.label_counts_[known:].tolist() == [0, 0]
+    before, after = scores(tagger, queries).to_csr(), scores(more, queries).to_csr()
+    if name == "lexical":  # which looks at what else a text names
+        spoken = ["fjord" in text for text in queries]
+        before, after = before[~np.array(spoken)], after[~np.array(spoken)]
+    np.testing.assert_allclose(after[:, :known].toarray(), before.toarray(), atol=1e-8)
+    back = more.remove_labels(FJORDS)
+    again = more.add_labels(["whales"]).remove_labels(["whales"])
+    for one, other in ((tagger, back), (more, again), (more, saved(more, tmp_path))):
+        np.testing.assert_array_equal(one.rank(queries, 9).ids, other.rank(queries, 9).ids)
+        np.testing.assert_array_equal(one.rank(queries, 9).scores, other.rank(queries, 9).scores)
+    loaded = saved(tagger, tmp_path).add_labels(FJORDS)
+    np.testing.assert_array_equal(loaded.rank(queries, 9).scores, more.rank(queries, 9).scores)
+
+
+def saved(tagger: Tagger, folder) -> Tagger:
+    tagger.save(folder / "model")
+    return load(folder / "model")
+
+
+def test_all_names_of_a_concept_are_looked_for():
+    pytest.importorskip("snowballstemmer")
+    concepts = [
+        Concept("u:1", {"en": "gowns"}, {"en": ["evening dresses"]}),
+        Concept("u:2", {"en": "trousers"}, {"en": ["jeans"]}),
+        Concept("u:3", {"en": "headgear"}, {"en": ["hats", "caps"]}, broader=["u:1"]),
+    ]
+    whole = LabelSet(["u:1", "u:2", "u:3"]).joined(Vocabulary.of(concepts), "en")
+    texts = ["red evening gown", "red dress", "blue jeans", "old jeans", "red dresses"] * 8
+    targets = csr_matrix(np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 0]] * 8, np.float32))
+    for name in ("lexical", "zeroshot"):
+        tagger = systems.create(name).fit(Corpus(texts, None, targets, whole.take([0, 1])))
+        more = tagger.add_labels(["headgear"])
+        assert more.tag("two caps of his", k=1)[0].label == "headgear"
+        assert more.labels.ids[2].as_py() == "u:3"
+    assert more.remove_labels(["u:1"]).tag("caps", k=1)[0].label == "headgear"
+    links = tagger.add_labels(["headgear"]).labels.links("broader")
+    assert links[2, 0]
+
+
+def test_a_mix_of_systems_that_look_for_names(named, fitted, shop):
+    pytest.importorskip("snowballstemmer")
+    members = [named("lexical"), fitted("dismec"), named("zeroshot")]
+    both = mix(members, shop[500:600], form="means", held_out=True)
+    more = both.add_labels(FJORDS)
+    assert [len(member.labels_) for member in more.classifier_.members_] == [len(more.labels)] * 3
+    assert FJORDS[1] in [tag.label for tag in more.tag(TEXTS[2], k=5)]
+    back, queries = more.remove_labels(FJORDS), shop[600:]
+    np.testing.assert_array_equal(back.rank(queries, 9).scores, both.rank(queries, 9).scores)
+
+
+def test_definitions_join_with_their_labels():
+    texts, labels = ["a red dress", "blue jeans", "old trousers"] * 8, ["dress", "trousers"]
+    made = systems.create("zeroshot", encoder=Tfidf(), judge=None)
+    tagger = made.fit(Corpus(texts, labels=labels))
+    assert tagger.classifier_.definitions_ is None
+    more = tagger.add_labels(["denim", "old"], texts=["denim: blue trousers", "old"])
+    told = more.classifier_.definitions_.any(axis=1).tolist()
+    assert told == [False, False, True, False]
+    assert more.tag("blue", k=1)[0].label == "denim"
+
+
 @pytest.mark.parametrize("name", ["dismec", "bonsai", "knn"])
 def test_saved_and_loaded_with_new_labels(name, fitted, shop, tmp_path):
     more = fitted(name).add_labels(NEW)
@@ -189,8 +282,6 @@ def test_saved_and_loaded_with_new_labels(name, fitted, shop, tmp_path):
 
 
 def test_labels_alone_are_read_from_a_vocabulary():
-    from megalabel.data import Concept, Vocabulary
-
     vocabulary = Vocabulary.of(
         [
             Concept("http://x/1", {"en": "gowns"}, {"en": ["evening dresses"]}),

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_matrix, hstack, issparse
 
 from megalabel.data import Corpus, LabelSet
-from megalabel.data.matrix import canonical, filled_rows, normalised_rows
+from megalabel.data.matrix import as_dense, canonical, filled_rows, normalised_rows
 from megalabel.errors import ParameterError, ShapeError
-from megalabel.features import Concat, Each, Precomputed, Tfidf
+from megalabel.features import Concat, Each, Precomputed, StemmedWords, Tfidf
 from megalabel.linear import OneVsAll, Prior, TreeClassifier
 from megalabel.linear.blend import (
     Blend,
@@ -23,11 +23,13 @@ from megalabel.linear.blend import (
     Parts,
     blended,
     learned_blend,
+    levels_of,
     nearest,
     neighbours_of,
 )
 from megalabel.parts import Classifier, Featurizer
-from megalabel.rankers import Ensemble, LabelVectors, Mix
+from megalabel.rankers import ByText, DualVectors, Ensemble, LabelVectors, LexicalMatcher, Mix
+from megalabel.rankers.by_text import definition_vectors
 from megalabel.retrieval import NearestNeighbours
 
 if TYPE_CHECKING:
@@ -45,7 +47,14 @@ AS_LOGITS: Mapping[str, Blend] = {
     "neighbours": Blend(text=0.0, vectors=0.0, neighbours=1.0, shift=0.0),
 }
 """The same where margins are logits."""
+AS_VECTORS: Mapping[str, Blend] = {
+    "all": Blend(vectors=0.5, neighbours=0.5, shift=0.0, temperature=0.1),
+    "text": Blend(vectors=0.6, neighbours=0.0, shift=0.0),
+    "neighbours": Blend(vectors=0.0, neighbours=1.0, shift=0.0, temperature=0.1),
+}
+"""The same where labels have vectors of their own beside those of their texts."""
 
+_USUAL = 300  # labels that are known, to learn what texts of labels have in common
 _PREFIX, _SPREAD = 6, 0.5  # words that agree in so many first characters count, beside a name's own
 _DESCRIBED = 0.5  # what the words of a description count beside those of names
 
@@ -83,6 +92,17 @@ class NewLabels:
             )
         made: Matrix = self.features.transform(self.labels.names)
         return made
+
+    def text_rows(self) -> tuple[Matrix, np.ndarray]:
+        """A row for the longer text of each label, or its name where there is none, as where labels
+        are trained by their texts; and whether anything is known of it."""
+        if self.vectors is not None:
+            rows = self._given()
+            return rows, filled_rows(rows)
+        labels = self.labels
+        texts = labels.names if labels.texts is None else labels.texts
+        rows = self.features.transform(texts)
+        return rows, self.features.known(texts, rows)
 
     def _given(self) -> Matrix:
         vectors = self.vectors
@@ -171,6 +191,38 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
 
 
+def _of_parts(features: Any, parts: list[Any]) -> Any:
+    """Features like these of such parts; themselves where the parts are the same."""
+    if all(one is other for one, other in zip(parts, features.parts_, strict=True)):
+        return features
+    more = {k: v for k, v in features.get_params(deep=False).items() if k != "parts"}
+    return type(features).of(parts, **more)
+
+
+@singledispatch
+def features_with(classifier: Classifier, features: Any, labels: LabelSet) -> Any:
+    """The features of a classifier that these labels are to join: they know all words of their
+    names, where it can tell what to do with words that training has not met."""
+    return features
+
+
+@features_with.register(OneVsAll)
+@features_with.register(TreeClassifier)
+def _for_linear(classifier: Linear, features: Any, labels: LabelSet) -> Any:
+    # texts keep their values in the columns that are there: scores of known labels do not move
+    return features.grown(labels.all_names()[1], apart=True) if _can_grow(features) else features
+
+
+@features_with.register(NearestNeighbours)
+def _for_neighbours(classifier: NearestNeighbours, features: Any, labels: LabelSet) -> Any:
+    return features.grown(labels.all_names()[1]) if _can_grow(features) else features
+
+
+def _can_grow(features: Any) -> bool:
+    """False too where words that were left out for being common would come back as new ones."""
+    return isinstance(features, Tfidf) and features.max_df == 1.0 and features.max_features is None
+
+
 _TEXTS, _LABELS, _MIDDLE = 1000, 2000, 500  # that a blend, and the mean of texts, are learned from
 
 
@@ -182,6 +234,7 @@ def suited(classifier: Classifier, new: NewLabels, on: Corpus, seed: int = 0) ->
     """
     if not isinstance(classifier, OneVsAll | TreeClassifier):
         return new
+    classifier = _wide(classifier, new.features.n_features)
     random, known = np.random.default_rng(seed), len(classifier.labels_)
     some = np.sort(random.permutation(len(on))[:_TEXTS])
     rows = canonical(new.features.transform(on[some]))
@@ -222,8 +275,15 @@ def parts_of(classifier: Linear, new: NewLabels, own: np.ndarray | None = None) 
     return Parts(*new.own_rows(), near)
 
 
+def _wide(classifier: Linear, columns: int) -> Linear:
+    """The classifier over so many columns."""
+    known = levels_of(classifier)[0][0][0].n_features_
+    return classifier if known == columns else classifier.widened(columns)
+
+
 @added.register(OneVsAll)
 def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
+    classifier = _wide(classifier, new.features.n_features)
     parts, blend = _suited(classifier, new)
     [weights] = blended(classifier, parts, blend, new.middle)
     return classifier.add_labels(new.labels, weights)
@@ -231,6 +291,7 @@ def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
 
 @added.register(TreeClassifier)
 def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
+    classifier = _wide(classifier, new.features.n_features)
     parts, blend = _suited(classifier, new)
     weights = blended(classifier, parts, blend, new.middle)
     alone = np.diff(parts.near.indptr) == 0
@@ -239,14 +300,19 @@ def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
 
 def _suited(classifier: Linear, new: NewLabels) -> tuple[Parts, Blend]:
     """The parts of new labels, and a blend that suits the loss of the classifier."""
-    blend = new.blend
-    if classifier.loss == "logistic" and blend in HOW.values():
-        blend = AS_LOGITS[next(name for name, other in HOW.items() if other == blend)]
+    blend = new.blend if classifier.loss != "logistic" else _in(AS_LOGITS, new.blend)
     return parts_of(classifier, new), blend
+
+
+def _in(table: Mapping[str, Blend], blend: Blend) -> Blend:
+    """The blend that a table has in the place of one of `HOW`; any other one as it is."""
+    return next((table[name] for name, other in HOW.items() if other == blend), blend)
 
 
 @added.register(NearestNeighbours)
 def _to_neighbours(classifier: NearestNeighbours, new: NewLabels) -> Classifier:
+    if new.features.n_features != classifier.prior_.n_features_:
+        classifier = classifier.widened(new.features.n_features)
     starts, names = new.labels.all_names()
     owners = np.repeat(np.arange(len(new.labels)), np.diff(starts))
     if new.vectors is not None or isinstance(new.features, Precomputed):
@@ -258,10 +324,49 @@ def _to_neighbours(classifier: NearestNeighbours, new: NewLabels) -> Classifier:
 
 @added.register(LabelVectors)
 def _to_vectors(classifier: LabelVectors, new: NewLabels) -> Classifier:
-    # as in training: a label is read by its longer text, where it has one
-    texts = new.labels.names if new.labels.texts is None else new.labels.texts
-    vectors = new.rows() if new.vectors is not None else new.features.transform(texts)
-    return classifier.add_labels(new.labels, vectors)
+    return classifier.add_labels(new.labels, new.text_rows()[0])
+
+
+@added.register(DualVectors)
+def _to_dual(classifier: DualVectors, new: NewLabels) -> Classifier:
+    rows, known = new.text_rows()
+    usual, labels = None, classifier.labels_
+    if classifier.own_ is not None and classifier.own_.any():
+        some = np.linspace(0, len(labels) - 1, min(_USUAL, len(labels))).astype(np.int64)
+        usual = replace(new, labels=labels.take(some), vectors=None).text_rows()[0]
+    blend = _in(AS_VECTORS, new.blend)
+    return classifier.add_labels(new.labels, rows, blend, usual=usual, known=known)
+
+
+@features_with.register(LexicalMatcher)
+def _for_matches(classifier: LexicalMatcher, features: StemmedWords, labels: LabelSet) -> Any:
+    return features.with_names(labels)
+
+
+@added.register(LexicalMatcher)
+def _to_matcher(classifier: LexicalMatcher, new: NewLabels) -> Classifier:
+    return classifier.add_labels(new.labels, new.features.names(new.labels))
+
+
+@features_with.register(ByText)
+def _for_names(classifier: ByText, features: Each, labels: LabelSet) -> Any:
+    names = labels.all_names()[1]
+    *vectors, counts = features.parts_
+    return _of_parts(features, [*vectors, counts.grown(names)])
+
+
+@added.register(ByText)
+def _to_by_text(classifier: ByText, new: NewLabels) -> Classifier:
+    *vectors, counts = new.features.parts_
+    labels, more = new.labels, dict[str, Any]()
+    if vectors:
+
+        def seen(texts: Any) -> np.ndarray:
+            return as_dense(vectors[0].transform(texts))
+
+        more = {"vectors": seen(labels.names), "definitions": definition_vectors(labels, seen)}
+    starts, names = labels.all_names()
+    return classifier.add_labels(labels, counts.transform(names), name_starts=starts, **more)
 
 
 @added.register(Prior)
@@ -269,6 +374,14 @@ def _to_prior(classifier: Prior, new: NewLabels) -> Classifier:
     raise ParameterError(
         "labels cannot be added to a Prior, which knows labels by how frequent they are alone"
     )
+
+
+@features_with.register(Ensemble)
+def _for_ensemble(classifier: Ensemble, features: Any, labels: LabelSet) -> Any:
+    if not isinstance(features, Each):
+        return features_with(classifier.members_[0], features, labels)
+    pairs = zip(classifier.members_, features.parts_, strict=True)
+    return _of_parts(features, [features_with(member, own, labels) for member, own in pairs])
 
 
 @added.register(Ensemble)
@@ -282,6 +395,16 @@ def _to_ensemble(classifier: Ensemble, new: NewLabels) -> Classifier:
         for member, own in zip(classifier.members_, of_each, strict=True)
     ]
     return classifier.with_members(members)
+
+
+@features_with.register(Mix)
+def _for_mix(classifier: Mix, features: Each, labels: LabelSet) -> Any:
+    parts = list(features.parts_)
+    for source, part in enumerate(features.parts_):
+        readers = [classifier.members_[i] for i in np.flatnonzero(classifier.sources_ == source)]
+        if len({type(reader) for reader in readers}) == 1:
+            parts[source] = features_with(readers[0], part, labels)
+    return _of_parts(features, parts)
 
 
 @added.register(Mix)

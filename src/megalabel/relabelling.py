@@ -19,8 +19,7 @@ from megalabel.errors import DataError, ParameterError, UnknownConceptError
 from megalabel.features import Concat
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
-from megalabel.new_labels import NewLabels, added, blend_of, suited
-from megalabel.new_words import with_words
+from megalabel.new_labels import NewLabels, added, blend_of, features_with, suited
 from megalabel.parts import Classifier, Featurizer
 
 _SHOWN = 5  # labels that an error names
@@ -96,14 +95,10 @@ class Relabelling(Answering, ABC):
                 wider = self._relabelled(self.learned() | with_encoder(self, encoder))
             return wider.add_labels(joining, positives=positives, on=on, how=how)
         with store.blaming(self):
+            features = self.features_
             if vectors is None:
-                names = joining.all_names()[1]
-                features, classifier = with_words(self.features_, self.classifier_, names)
-                if classifier is not self.classifier_:
-                    learned = {"features_": features, "classifier_": classifier}
-                    wider = self._relabelled(self.learned() | learned)
-                    return wider.add_labels(joining, positives=positives, on=on, how=how)
-            new = NewLabels(joining, self.features_, blend_of(how), vectors)
+                features = features_with(self.classifier_, features, joining)
+            new = NewLabels(joining, features, blend_of(how), vectors)
             if on is not None:
                 new = suited(self.classifier_, new, on)
             learned = with_added(self, new, {"date": _now(), "how": str(how)})

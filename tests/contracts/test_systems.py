@@ -37,7 +37,8 @@ READ_LABELS = (
 # those with rows of labels that can be made of the labels' texts
 TAKE_LABELS_IN = {
     *("dismec", "ova-logistic", "xr-linear", "bonsai", "parabel", "plt", "knn", "auto", "mix"),
-    *("cascadexml", "xr-transformer"),
+    *("cascadexml", "xr-transformer", "depsl", "dexml", "ngame", "siamesexml", "unidec"),
+    *("lexical", "zeroshot"),
 }
 
 QUERIES = [

@@ -53,6 +53,7 @@ from megalabel.parts import Calibrator, Classifier, Decision, Featurizer
 from megalabel.rankers import (
     BoostedTrees,
     DenseTree,
+    DualVectors,
     Ensemble,
     LabelVectors,
     NearestLabels,
@@ -340,6 +341,11 @@ def dense_tree() -> Component:
 
 
 @kind
+def dual_vectors() -> Component:
+    return DualVectors.of(LABELS, dense(8, 20, dtype=np.float16), [12, 8], [0.0, 0.5])
+
+
+@kind
 def sparse_labels() -> Component:
     return SparseLabels.from_dense(dense(8, 20), dense(8), LABELS, fan_in=5)
 
@@ -426,6 +432,16 @@ def zeroshot_vectors() -> Component:
     labels = LabelSet(LABELS.ids, ["red", "blue gown", "", "Größe", "x", "y", "z", "café"], NAMES)
     made = systems.create("zeroshot", encoder=Tfidf(), judge=None)
     return made.fit(Corpus(TEXTS, labels=labels)).plain()
+
+
+@kind
+def zeroshot_joined() -> Component:
+    return zeroshot_vectors().add_labels(["a fjord", "the gown"])
+
+
+@kind
+def tagger_lexical_joined() -> Component:
+    return tagger_lexical().add_labels(["a fjord", "the gown"])
 
 
 # --- calibrators

@@ -20,7 +20,7 @@ TEXTS = (4 * random(40, WORDS, 0.25, "csr", random_state=2)).ceil().astype(np.fl
 VECTORS = RANDOM.normal(size=(40, WIDTH)).astype(np.float32)
 OWN, DEFINED = RANDOM.normal(size=(2, LABELS, WIDTH)).astype(np.float32)
 DEFINED[::3] = 0  # without a definition
-HUBS, DEFINED_HUBS = RANDOM.normal(scale=0.1, size=(2, LABELS)).astype(np.float32)
+MIDDLE = RANDOM.normal(scale=0.1, size=WIDTH).astype(np.float32)
 LABEL_SET = LabelSet([f"label {i}" for i in range(LABELS)])
 WEIGHTS = {"definitions": 0.4, "words": 0.7, "matches": 0.6}
 
@@ -30,8 +30,7 @@ def model(vectors: bool = True, definitions: bool = True, **weights) -> ByText:
     made = ByText.of(LABEL_SET, NAMES, IDF, RAREST, name_starts=STARTS, **weights)
     if not vectors:
         return made
-    more = (DEFINED, DEFINED_HUBS) if definitions else ()
-    return made.with_vectors(OWN, HUBS, *more)
+    return made.with_vectors(OWN, MIDDLE, DEFINED if definitions else None)
 
 
 def twin(text: int, label: int, vectors: bool, definitions: bool) -> float:
@@ -53,14 +52,15 @@ def twin(text: int, label: int, vectors: bool, definitions: bool) -> float:
     if not vectors:
         return lexical
 
-    def cosine_of(rows: np.ndarray, hubs: np.ndarray) -> float:
+    def cosine_of(rows: np.ndarray) -> float:
         x, z = VECTORS[text].astype(np.float64), rows[label].astype(np.float64)
-        return float(x @ z / np.linalg.norm(x) / np.linalg.norm(z) - hubs[label])
+        z /= np.linalg.norm(z)
+        return float(x @ z / np.linalg.norm(x) - MIDDLE @ z)
 
-    cosine = cosine_of(OWN, HUBS)
+    cosine = cosine_of(OWN)
     if definitions and DEFINED[label].any():
         share = WEIGHTS["definitions"]
-        cosine = (1 - share) * cosine + share * cosine_of(DEFINED, DEFINED_HUBS)
+        cosine = (1 - share) * cosine + share * cosine_of(DEFINED)
     return lexical + cosine
 
 
@@ -119,6 +119,70 @@ def test_some_of_the_labels():
     assert taken.labels_ == LABEL_SET.take(some)
     whole = made.rank([VECTORS, TEXTS], LABELS).to_csr()[:, some].toarray()
     np.testing.assert_allclose(taken.rank([VECTORS, TEXTS], 4).to_csr().toarray(), whole)
+
+
+# ------------------------------------------------------------------ labels that join
+MORE = LabelSet(["another", "yet another"])
+LATE = 3  # words that came with the names of new labels
+LATE_NAMES = np.zeros((3, WORDS + LATE), np.float32)
+LATE_NAMES[[0, 0, 1, 1, 2, 2], [3, -1, 7, -2, 5, 8]] = 1  # the last has none of them
+LATE_NAMES = csr_matrix(LATE_NAMES)
+LATE_TEXTS = csr_matrix((4 * random(40, WORDS + LATE, 0.3, "csr", random_state=6)).ceil())
+
+
+def joined(made: ByText) -> ByText:
+    vectors = {} if made.vectors_ is None else {"vectors": OWN[:2], "definitions": DEFINED[:2]}
+    return made.add_labels(MORE, LATE_NAMES, name_starts=np.array([0, 2, 3]), **vectors)
+
+
+def scores(made: ByText, words: csr_matrix) -> np.ndarray:
+    X = [words] if made.vectors_ is None else [VECTORS, words]
+    return made.rank(X, len(made.labels_)).to_csr().toarray()
+
+
+@pytest.mark.parametrize(("vectors", "definitions"), [(False, False), (True, False), (True, True)])
+def test_labels_that_are_there_do_not_move(vectors, definitions):
+    made = model(vectors, definitions)
+    more, met = joined(made), csr_matrix(LATE_TEXTS[:, :WORDS])
+    before, after = scores(made, met), scores(more, LATE_TEXTS)
+    np.testing.assert_array_equal(before, after[:, :LABELS])
+    back = more.take_labels(np.arange(LABELS))
+    np.testing.assert_array_equal(scores(back, LATE_TEXTS), before)
+    twice = back.add_labels(MORE, csr_matrix(LATE_NAMES[:2]), **_of_two(made))
+    np.testing.assert_array_equal(scores(twice, LATE_TEXTS)[:, :LABELS], before)
+
+
+def _of_two(made: ByText) -> dict[str, np.ndarray]:
+    return {} if made.vectors_ is None else {"vectors": OWN[2:4]}
+
+
+def test_new_labels_are_scored_as_if_they_had_been_there():
+    """A word that came with names is as rare as one that no text has; it counts in the length of a
+    text for names with such words, and for no other."""
+    idf = np.append(IDF, np.full(LATE, RAREST, np.float32))
+    alone = ByText.of(MORE, LATE_NAMES, idf, RAREST, name_starts=np.array([0, 2, 3]), **WEIGHTS)
+    alone = alone.with_vectors(OWN[:2], MIDDLE, DEFINED[:2])
+    met = LATE_TEXTS.multiply(np.arange(WORDS + LATE) < WORDS).tocsr()
+    met.eliminate_zeros()
+    found = scores(joined(model()), LATE_TEXTS)[:, LABELS:]
+    np.testing.assert_allclose(found[:, 0], scores(alone, LATE_TEXTS)[:, 0], atol=1e-6)
+    np.testing.assert_allclose(found[:, 1], scores(alone, met)[:, 1], atol=1e-6)
+    assert np.abs(found[:, 1] - scores(alone, LATE_TEXTS)[:, 1]).max() > 0.01
+
+
+def test_what_new_labels_lack():
+    with pytest.raises(ParameterError, match="give vectors of the new ones"):
+        model().add_labels(MORE, LATE_NAMES[:2])
+    with pytest.raises(ShapeError, match="30 words are known"):
+        model().add_labels(MORE, NAMES[:2, :9], vectors=OWN[:2])
+    without = model(definitions=False)
+    more = without.add_labels(MORE, NAMES[:2], vectors=OWN[:2], definitions=DEFINED[:2])
+    assert not more.definitions_[:LABELS].any()
+    # a folder that was written before labels could join: they lose what others lose on average
+    old = ByText(**WEIGHTS)
+    old.restore({k: v for k, v in without.learned().items() if k != "middle_"})
+    hubs = old.add_labels(MORE, NAMES[:2], vectors=OWN[:2]).hubs_
+    np.testing.assert_allclose(hubs[LABELS:], without.hubs_.mean(), rtol=1e-6)
 
 
 def test_saved_and_loaded(tmp_path):

@@ -21,6 +21,7 @@ from megalabel.base import (
     part,
     sequence_of,
     value,
+    with_learned,
 )
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.strings import encoded, from_arrays, to_arrays
@@ -34,6 +35,7 @@ from megalabel.features.words import (
     found_words,
     normalised,
     stop_lookup,
+    unknown_words,
     vocabulary_of,
     word_analysis,
     word_idf,
@@ -75,7 +77,8 @@ class StemmedWords(Featurizer):
     Attributes
     ----------
     words_ : Arrow array of str
-        The stems of all words of texts and of names, sorted.
+        The stems of all words of texts and of names, sorted; then those that came with further
+        names.
     slots_ : uint64 array
         Their lookup table.
     idf_ : float32 array
@@ -159,6 +162,29 @@ class StemmedWords(Featurizer):
             }
         )
         return WordRows(ids, indptr, len(words))
+
+    def with_names(self, labels: LabelSet) -> Self:
+        """A copy that knows the words of more names too, numbered after those that are known.
+
+        Examples
+        --------
+        >>> words = StemmedWords().fit(Corpus(["a tale of whales"], labels=["Whaling"]))
+        >>> words.with_names(LabelSet(["Old ships"])).words_.to_pylist()
+        ['a', 'of', 'tale', 'whale', 'old', 'ship']
+        """
+        self.check_fitted()
+        names = normalised(to_arrays(labels.all_names()[1]))
+        learned = self.learned()
+        if self.stems_ is not None:
+            met = _native.count_terms(names, word_analysis())[:2]
+            learned["stems_"] = self.stems_.learn(from_arrays(*met))
+        how = word_analysis(stems=_native_of(learned.get("stems_")), stop=self._stop())
+        new = unknown_words(names, how, self._words)
+        learned["words_"] = pa.concat_arrays([self.words_, new])
+        learned["slots_"] = _native.lookup_slots(to_arrays(learned["words_"]))
+        unmet = word_idf(self.n_texts_, np.zeros(len(new)))
+        learned["idf_"] = np.append(self.idf_, unmet)
+        return with_learned(type(self)(**self.get_params(deep=False)), **learned)
 
     def _table(self, labels: LabelSet, *given: TextArrays) -> Stems | None:
         """The stems of the words that texts and names have."""

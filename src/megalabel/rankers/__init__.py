@@ -6,6 +6,7 @@ from megalabel.rankers.buckets import HashedLabels
 from megalabel.rankers.by_text import ByText
 from megalabel.rankers.combining import Boosted, Combiner, Means, Stack
 from megalabel.rankers.dense import DenseTree
+from megalabel.rankers.dual import DualVectors
 from megalabel.rankers.ensemble import Ensemble
 from megalabel.rankers.label_vectors import LabelVectors
 from megalabel.rankers.lexical import LexicalMatcher
@@ -21,6 +22,7 @@ __all__ = [
     "ByText",
     "Combiner",
     "DenseTree",
+    "DualVectors",
     "Ensemble",
     "HashedLabels",
     "LabelVectors",

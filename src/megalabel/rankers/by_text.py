@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,10 +14,13 @@ from megalabel.base import (
     Learned,
     array,
     check_not_negative,
+    integer,
     number,
     optional,
     part,
+    unfitted,
     value,
+    with_learned,
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
@@ -29,8 +33,9 @@ from megalabel.data.matrix import (
     picked_rows,
     products,
     row_numbers,
+    with_values,
 )
-from megalabel.errors import ParameterError
+from megalabel.errors import ParameterError, ShapeError
 from megalabel.parts import Classifier
 from megalabel.rankers.dense import best, log_sigmoid
 
@@ -75,6 +80,10 @@ class ByText(Classifier):
         An encoder's vectors of names and of definitions, of length one; zeros where there is none.
     hubs_, definition_hubs_ : float32 arrays (labels,), optional
         What is taken off their cosines.
+    middle_ : float32 array (width,), optional
+        The products of which with vectors are the hubs.
+    met_ : int, optional
+        How many of the columns were there in training; the others came with names. None: all.
     labels_ : LabelSet
 
     Examples
@@ -106,6 +115,8 @@ class ByText(Classifier):
         "hubs_": optional(array(np.float32, "labels")),
         "definitions_": optional(array(np.float16, "labels", "width")),
         "definition_hubs_": optional(array(np.float32, "labels")),
+        "middle_": optional(array(np.float32, "width")),
+        "met_": optional(value(integer(0))),
     }
 
     idf_: np.ndarray
@@ -117,6 +128,8 @@ class ByText(Classifier):
     hubs_: np.ndarray | None = None
     definitions_: np.ndarray | None = None
     definition_hubs_: np.ndarray | None = None
+    middle_: np.ndarray | None = None
+    met_: int | None = None
 
     def __init__(
         self,
@@ -161,25 +174,103 @@ class ByText(Classifier):
         return made
 
     def with_vectors(
-        self,
-        vectors: np.ndarray,
-        hubs: np.ndarray,
-        definitions: np.ndarray | None = None,
-        definition_hubs: np.ndarray | None = None,
+        self, vectors: np.ndarray, middle: np.ndarray, definitions: np.ndarray | None = None
     ) -> ByText:
-        """The same with an encoder's vectors of names, and of definitions, in place of any."""
+        """The same with an encoder's vectors of names, and of definitions, in place of any.
+
+        `middle` is what texts have in common, such as a share of the mean of their vectors: its
+        product with a vector is taken off the cosines of that.
+        """
         made = type(self)(**self.get_params(deep=False))
+        names, hubs = _with_hubs(vectors, middle)
         learned = self.learned() | {
-            "vectors_": np.asarray(normalised_rows(vectors), np.float16),
-            "hubs_": np.asarray(hubs, np.float32),
+            "vectors_": names,
+            "hubs_": hubs,
+            "middle_": np.asarray(middle, np.float32),
             "definitions_": None,
             "definition_hubs_": None,
         }
         if definitions is not None:
-            learned["definitions_"] = np.asarray(normalised_rows(definitions), np.float16)
-            learned["definition_hubs_"] = np.asarray(definition_hubs, np.float32)
+            learned["definitions_"], learned["definition_hubs_"] = _with_hubs(definitions, middle)
         made.restore(learned)
         return made
+
+    def add_labels(
+        self,
+        labels: LabelSet,
+        names: csr_matrix,
+        *,
+        name_starts: np.ndarray | None = None,
+        vectors: np.ndarray | None = None,
+        definitions: np.ndarray | None = None,
+    ) -> Self:
+        """A copy that knows more labels, after its own.
+
+        Parameters
+        ----------
+        labels : LabelSet
+        names : CSR matrix (names, columns)
+            The words of their names, in the columns that are known here and further ones, which no
+            text has had.
+        name_starts : int array (labels + 1,), optional
+            Where the names of each label start; by default each has one.
+        vectors, definitions : array (labels, width), optional
+            An encoder's vectors of names, where there are vectors here, and of definitions, rows of
+            zeros where there is none.
+
+        Examples
+        --------
+        >>> names = csr_matrix([[1.0, 0], [0, 1]])
+        >>> model = ByText.of(LabelSet(["whale", "dress"]), names, np.ones(2), 2.0)
+        >>> more = model.add_labels(LabelSet(["whaling ship"]), csr_matrix([[1.0, 0, 1]]))
+        >>> more.rank([csr_matrix([[1.0, 0, 2]])], k=1).tags()[0][0].label
+        'whaling ship'
+        """
+        self.check_fitted()
+        rows, columns = csr_matrix(names, copy=True), len(self.idf_)
+        rows.sum_duplicates()
+        if rows.shape[1] < columns:
+            raise ShapeError(f"names are {rows.shape}, but {columns} words are known here")
+        starts = np.arange(len(labels) + 1) if name_starts is None else np.asarray(name_starts)
+        unmet = np.full(rows.shape[1] - columns, self.rarest_, np.float32)
+        learned = self.learned() | {
+            "labels_": self.labels_.extended(labels),
+            "idf_": np.append(self.idf_, unmet),
+            "met_": columns if self.met_ is None else self.met_,
+            "name_starts_": np.append(self.name_starts_, self.name_starts_[-1] + starts[1:]),
+            "word_starts_": np.append(self.word_starts_, self.word_starts_[-1] + rows.indptr[1:]),
+            "name_words_": np.append(self.name_words_, rows.indices.astype(np.int32)),
+        }
+        if self.vectors_ is not None:
+            if vectors is None:
+                raise ParameterError("the labels here have vectors: give vectors of the new ones")
+            learned |= self._more("vectors_", "hubs_", vectors)
+            if definitions is not None or self.definitions_ is not None:
+                nothing = np.zeros_like(vectors)
+                said = nothing if definitions is None else definitions
+                learned |= self._more("definitions_", "definition_hubs_", said)
+        return with_learned(unfitted(self), **learned)
+
+    def _more(self, name: str, hub: str, vectors: np.ndarray) -> dict[str, np.ndarray]:
+        """The vectors of more labels after those there, and what is taken off their cosines."""
+        assert self.hubs_ is not None
+        check_width(self, vectors, self._width)
+        known, hubs = getattr(self, name), getattr(self, hub)
+        if known is None:  # no label has had a definition
+            known = np.zeros((len(self.labels_), self._width), np.float16)
+            hubs = np.zeros(len(known), np.float32)
+        if self.middle_ is not None:
+            made, own = _with_hubs(vectors, self.middle_)
+        else:  # of a folder that does not know it
+            made, own = _with_hubs(vectors, np.zeros(self._width))
+            own[np.any(made, axis=1)] = hubs.mean()
+        return {name: np.concatenate([known, made]), hub: np.append(hubs, own)}
+
+    @property
+    def _width(self) -> int:
+        """Of an encoder's vectors."""
+        assert self.vectors_ is not None
+        return int(self.vectors_.shape[1])
 
     def _fit(self, examples: Examples) -> None:
         """Not possible: what it knows comes from a trained tagger."""
@@ -247,7 +338,7 @@ class ByText(Classifier):
         own = csr_matrix(words, copy=True)
         own.data = (1 + np.log(np.maximum(own.data, 1))).astype(np.float32)
         own.data *= self.idf_[own.indices]
-        cosines = (csr_matrix(normalised_rows(own)) @ unit).tocsr()
+        cosines = self._word_cosines(own, unit)
         ones = csr_matrix(
             (np.ones(words.nnz, np.float32), words.indices, words.indptr), words.shape
         )
@@ -266,6 +357,29 @@ class ByText(Classifier):
         first = np.ones(len(rows), bool)
         first[1:] = (np.diff(rows) != 0) | (np.diff(labels) != 0)
         return rows[first], labels[first], made[first]
+
+    def _word_cosines(self, words: csr_matrix, unit: csr_matrix) -> csr_matrix:
+        """The cosines of the weighed words of texts with those of names.
+
+        Words that came with names count in the length of a text for names that have such words
+        alone, so that others stay as they are.
+        """
+        if self.met_ is None:
+            return (csr_matrix(normalised_rows(words)) @ unit).tocsr()
+        late, rows = words.indices >= self.met_, row_numbers(words)
+        met = with_values(words, np.where(late, 0, words.data).astype(np.float32))
+        squares = (np.square(one.data, dtype=np.float64) for one in (met, words))
+        lengths, whole = (
+            np.bincount(rows, one, minlength=words.shape[0]) ** 0.5 for one in squares
+        )
+        lengths[lengths == 0] = 1
+        own = normalised_rows(met)
+        own.data[late] = words.data[late] / lengths[rows[late]]
+        cosines = (own @ unit).tocsr()
+        cells = self._late[cosines.indices]
+        at = row_numbers(cosines)[cells]
+        cosines.data[cells] *= (lengths[at] / whole[at]).astype(np.float32)
+        return cosines
 
     # ------------------------------------------------------------------ keeping
     def check_learned(self) -> None:
@@ -294,6 +408,9 @@ class ByText(Classifier):
         owners = np.repeat(np.arange(len(self.labels_)), np.diff(self.name_starts_))
         unit = csr_matrix(normalised_rows(rows)).T.tocsr()
         self._lexicon = owners, unit, mass, rows.T.tocsr()
+        met = columns if self.met_ is None else self.met_
+        self._late = np.zeros(names, bool)
+        self._late[row_numbers(rows)[rows.indices >= met]] = True
         if self.definitions_ is not None:
             there = np.any(self.definitions_, axis=1)
             rows = self.definitions_ if there.all() else self.definitions_[there]
@@ -307,3 +424,40 @@ class ByText(Classifier):
             "word_starts_": word_starts,
             "name_words_": self.name_words_[words],
         }
+
+
+def _with_hubs(vectors: np.ndarray, middle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors as they are kept, and what is taken off their cosines."""
+    unit = normalised_rows(vectors)
+    return np.asarray(unit, np.float16), np.asarray(unit @ middle, np.float32)
+
+
+def definitions_of(labels: LabelSet) -> list[str] | None:
+    """What is said of each label besides its name; empty where nothing is, None if of no label.
+
+    Examples
+    --------
+    >>> texts = ["cat: a small beast", "dog", "article of a treaty"]
+    >>> definitions_of(LabelSet(["a", "b", "c"], ["cat", "dog", "art"], texts))
+    ['a small beast', '', 'article of a treaty']
+    """
+    if labels.texts is None:
+        return None
+    made = [
+        # a text may begin with another word that begins as the name does
+        re.sub(rf"\A{re.escape(name)}(?!\w)", "", text).strip(" .:,;-–—\n\t")
+        for text, name in zip(labels.texts.to_pylist(), labels.names.to_pylist(), strict=True)
+    ]
+    return made if any(made) else None
+
+
+def definition_vectors(labels: LabelSet, seen: Callable[[Any], np.ndarray]) -> np.ndarray | None:
+    """What `seen` makes of each label's definition; zeros where it has none, None if no label has
+    one."""
+    texts = definitions_of(labels)
+    if texts is None:
+        return None
+    made = seen([text for text in texts if text])
+    vectors = np.zeros((len(texts), made.shape[1]), np.float32)
+    vectors[np.array([bool(text) for text in texts])] = made
+    return vectors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -23,13 +23,15 @@ from megalabel.base import (
     one_of,
     optional,
     part,
+    unfitted,
     value,
+    with_learned,
 )
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
 from megalabel.data.labelset import COLLECTION
 from megalabel.data.matrix import check_width, clamped, picked_rows
-from megalabel.errors import DataError, ParameterError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features.stemmed import NameRows
 from megalabel.features.words import WordRows
 from megalabel.parts import Classifier
@@ -114,6 +116,8 @@ class LexicalMatcher(Classifier):
     posting_starts_, postings_ : int64 and int32 arrays
         For each word, the names to look at.
     idf_ : float32 array (words,)
+    met_ : int, optional
+        How many of the words were there in training; the others came with names. None: all.
     link_starts_, links_ : lists of int64 and int32 arrays
         The broader, narrower and related labels of each label, and its collections; empty where
         there are none.
@@ -149,6 +153,7 @@ class LexicalMatcher(Classifier):
         "posting_starts_": array(np.int64, "words+1"),
         "postings_": array(np.int32, "postings"),
         "idf_": array(np.float32, "words"),
+        "met_": optional(value(integer(0))),
         "link_starts_": list_of(array(np.int64, "starts")),
         "links_": list_of(array(np.int32, "links")),
         "label_counts_": array(np.int64, "labels"),
@@ -167,6 +172,7 @@ class LexicalMatcher(Classifier):
     posting_starts_: np.ndarray
     postings_: np.ndarray
     idf_: np.ndarray
+    met_: int | None = None
     link_starts_: list[np.ndarray]
     links_: list[np.ndarray]
     label_counts_: np.ndarray
@@ -225,23 +231,12 @@ class LexicalMatcher(Classifier):
             raise ParameterError(
                 "LexicalMatcher looks for names in texts: its features must be StemmedWords"
             )
-        owners = _owners(names.starts)
-        postings = _native.index_names(
-            names.words.native(), owners=owners, idf=names.idf, share=self.share
-        )
-        links = [links_of(examples.labels, kind) for kind in (*LINKS, COLLECTION)]
         labels, words = len(examples.labels), len(names.idf)
         learned: dict[str, Any] = {
             "labels_": examples.labels,
-            "name_starts_": np.ascontiguousarray(names.starts, np.int64),
-            "word_starts_": names.words.indptr,
-            "name_words_": names.words.ids,
-            "shared_": postings[2],
-            "posting_starts_": postings[0],
-            "postings_": postings[1],
             "idf_": names.idf,
-            "link_starts_": [starts for starts, _ in links],
-            "links_": [numbers for _, numbers in links],
+            **self._indexed(np.ascontiguousarray(names.starts, np.int64), names.words, names.idf),
+            **_linked(examples.labels),
             "label_counts_": examples.label_counts,
             "matched_": np.zeros((labels, 2), np.int32),
             "hits_": np.zeros((labels, 2), np.int32),
@@ -269,6 +264,56 @@ class LexicalMatcher(Classifier):
     def _taught(self, found: Found, excluded: csr_matrix | None, rows: Any) -> Found:
         """What is found in texts of training, but for the cells of which nothing is learned."""
         return found if excluded is None else _only(found, ~self._hits(found, excluded[rows]))
+
+    def add_labels(self, labels: LabelSet, names: NameRows) -> Self:
+        """A copy that knows more labels, after its own, by their names; what it has learned of
+        matches stays.
+
+        No text of training is counted for them. Words of `names` are numbered as those known here,
+        with further ones at the end (`StemmedWords.with_names`).
+        """
+        self.check_fitted()
+        known, words, more = len(self.labels_), len(self.idf_), len(names.idf) - len(self.idf_)
+        if more < 0:
+            raise ShapeError(
+                f"names are in {len(names.idf)} words, of which {words} are known here"
+            )
+        every = self.labels_.extended(labels)
+        nothing = np.zeros((len(every) - known, 2), np.int32)
+        starts = np.append(self.name_starts_, self.name_starts_[-1] + names.starts[1:])
+        ends = self.word_starts_[-1] + names.words.indptr[1:]
+        rows = WordRows(
+            np.append(self.name_words_, names.words.ids),
+            np.append(self.word_starts_, ends),
+            len(names.idf),
+        )
+        learned = self.learned() | {
+            "labels_": every,
+            "idf_": names.idf,
+            "met_": words if self.met_ is None else self.met_,
+            **self._indexed(starts, rows, names.idf),
+            **_linked(every),
+            "label_counts_": np.append(self.label_counts_, nothing[:, 0].astype(np.int64)),
+            "matched_": np.append(self.matched_, nothing, axis=0),
+            "hits_": np.append(self.hits_, nothing, axis=0),
+            "word_matched_": np.append(self.word_matched_, np.zeros(more, np.int32)),
+            "word_hits_": np.append(self.word_hits_, np.zeros(more, np.int32)),
+        }
+        return with_learned(unfitted(self), **learned)
+
+    def _indexed(self, starts: np.ndarray, names: WordRows, idf: np.ndarray) -> dict[str, Any]:
+        """Where the names of each label start, their words, and the index of them."""
+        posting_starts, postings, shared = _native.index_names(
+            names.native(), owners=_owners(starts), idf=idf, share=self.share
+        )
+        return {
+            "name_starts_": starts,
+            "word_starts_": names.indptr,
+            "name_words_": names.ids,
+            "shared_": shared,
+            "posting_starts_": posting_starts,
+            "postings_": postings,
+        }
 
     def _count(self, found: Found, hits: np.ndarray) -> None:
         """Take note of how often labels are found, and assigned then."""
@@ -324,6 +369,11 @@ class LexicalMatcher(Classifier):
             raise ValueError("LexicalMatcher must have links of four kinds")
         if self.trees_ is not None and len(self.trees_.gains_) != len(FEATURES):
             raise ValueError(f"trees_ of LexicalMatcher must be of {len(FEATURES)} features")
+        idf = self.idf_
+        if self.met_ is not None:  # words of names that have gone again count as unknown
+            words = np.arange(len(idf))
+            there = (words < self.met_) | np.isin(words, self.name_words_)
+            idf = np.where(there, idf, np.float32(0))
         pairs = zip(self.link_starts_, self.links_, strict=True)
         rows = [_native.RowsOfNumbers(starts=starts, items=items) for starts, items in pairs]
         broader, narrower, related, collections = rows
@@ -333,7 +383,7 @@ class LexicalMatcher(Classifier):
             owners=_owners(starts),
             shared=self.shared_,
             postings=_native.RowsOfNumbers(starts=self.posting_starts_, items=self.postings_),
-            idf=self.idf_,
+            idf=idf,
             broader=broader,
             narrower=narrower,
             related=related,
@@ -481,9 +531,6 @@ class LexicalMatcher(Classifier):
         names, name_starts = picked_rows(self.name_starts_, numbers)
         words, word_starts = picked_rows(self.word_starts_, names)
         rows = WordRows(self.name_words_[words], word_starts, len(self.idf_))
-        postings = _native.index_names(
-            rows.native(), owners=_owners(name_starts), idf=self.idf_, share=self.share
-        )
         place = np.full(len(self.labels_), -1, np.int32)
         place[numbers] = np.arange(len(numbers))
         link_starts, links = [], []
@@ -500,16 +547,20 @@ class LexicalMatcher(Classifier):
         by_label = ("label_counts_", "matched_", "hits_")
         return self.learned() | {
             "labels_": self.labels_.take(numbers),
-            "name_starts_": name_starts,
-            "word_starts_": word_starts,
-            "name_words_": rows.ids,
-            "shared_": postings[2],
-            "posting_starts_": postings[0],
-            "postings_": postings[1],
+            **self._indexed(name_starts, rows, self.idf_),
             "link_starts_": link_starts,
             "links_": links,
             **{name: getattr(self, name)[numbers] for name in by_label},
         }
+
+
+def _linked(labels: LabelSet) -> dict[str, Any]:
+    """The links of all kinds."""
+    links = [links_of(labels, kind) for kind in (*LINKS, COLLECTION)]
+    return {
+        "link_starts_": [starts for starts, _ in links],
+        "links_": [numbers for _, numbers in links],
+    }
 
 
 def links_of(labels: LabelSet, kind: str) -> tuple[np.ndarray, np.ndarray]:

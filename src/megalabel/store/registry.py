@@ -41,6 +41,7 @@ CLASSES = {
     "ByText": "megalabel.rankers:ByText",
     "ChunkedWeights": "megalabel.linear:ChunkedWeights",
     "DenseTree": "megalabel.rankers:DenseTree",
+    "DualVectors": "megalabel.rankers:DualVectors",
     "Ensemble": "megalabel.rankers:Ensemble",
     "HashedLabels": "megalabel.rankers:HashedLabels",
     "InvertedIndex": "megalabel.retrieval:InvertedIndex",

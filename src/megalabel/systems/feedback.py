@@ -110,12 +110,11 @@ class Learned:
         if own is not None:
             vectors = np.asarray(normalised_rows(vectors + own))
         mean = made.seen(material.vectors).mean(axis=0, dtype=np.float64)
-        more: list[np.ndarray] = []
+        said = None
         if material.definition_vectors is not None:
             said = made.seen(material.definition_vectors)
             said[~np.any(material.definition_vectors, axis=1)] = 0
-            more = [said, hubs * (said @ mean)]
-        return cls(lexical.with_vectors(vectors, hubs * (vectors @ mean), *more), map, activation)
+        return cls(lexical.with_vectors(vectors, hubs * mean, said), map, activation)
 
     def seen(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors of a frozen model as the ranker sees them, of length one."""

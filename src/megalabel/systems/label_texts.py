@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from megalabel.judges import Judge
 from megalabel.parts import Featurizer
 from megalabel.progress import progress
 from megalabel.rankers import ByText
+from megalabel.rankers.by_text import definition_vectors, definitions_of
 from megalabel.systems.feedback import Material
 from megalabel.systems.neural_parts import FROZEN, neural
 
@@ -52,7 +51,6 @@ class Words:
 
 def material_of(texts: pa.Array, labels: LabelSet, counts: Tfidf, vectors: Featurizer) -> Material:
     """What rounds of training learn from."""
-    own = definitions_of(labels)
 
     def seen(column: Any) -> np.ndarray:
         return np.asarray(normalised_rows(as_dense(vectors.transform(column))))
@@ -64,7 +62,7 @@ def material_of(texts: pa.Array, labels: LabelSet, counts: Tfidf, vectors: Featu
             seen(texts),
             labels.names.to_pylist(),
             seen(labels.names),
-            None if own is None else _filled(own, seen),
+            definition_vectors(labels, seen),
         )
 
 
@@ -90,25 +88,6 @@ def mapped_features(
     return with_learned(made, vectors_=vectors, map_=arrays, projection_=None)
 
 
-def definitions_of(labels: LabelSet) -> list[str] | None:
-    """What is said of each label besides its name; empty where nothing is, None if of no label.
-
-    Examples
-    --------
-    >>> texts = ["cat: a small beast", "dog", "article of a treaty"]
-    >>> definitions_of(LabelSet(["a", "b", "c"], ["cat", "dog", "art"], texts))
-    ['a small beast', '', 'article of a treaty']
-    """
-    if labels.texts is None:
-        return None
-    made = [
-        # a text may begin with another word that begins as the name does
-        re.sub(rf"\A{re.escape(name)}(?!\w)", "", text).strip(" .:,;-–—\n\t")
-        for text, name in zip(labels.texts.to_pylist(), labels.names.to_pylist(), strict=True)
-    ]
-    return made if any(made) else None
-
-
 def as_judged(labels: LabelSet, judge: Judge) -> list[str]:
     """What a judge reads of each label: its name, and its definition where there is one."""
     names: list[str] = labels.names.to_pylist()
@@ -117,14 +96,6 @@ def as_judged(labels: LabelSet, judge: Judge) -> list[str]:
         return names
     pairs = zip(names, definitions, strict=True)
     return [f"{name} ({told})" if told else name for name, told in pairs]
-
-
-def _filled(texts: list[str], seen: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """The vectors of texts, zeros of empty ones."""
-    made = seen([text for text in texts if text])
-    vectors = np.zeros((len(texts), made.shape[1]), np.float32)
-    vectors[np.array([bool(text) for text in texts])] = made
-    return vectors
 
 
 def _counter(language: str | None, labels: LabelSet) -> Tfidf:

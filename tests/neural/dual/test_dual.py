@@ -11,10 +11,11 @@ from scipy.sparse import csr_matrix
 from torch.nn.functional import normalize
 
 import megalabel
-from megalabel import Corpus, Tagger, checkpoints
+from megalabel import Corpus, Tagger, checkpoints, systems
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Concat, Projected, Tfidf
 from megalabel.linear import OneVsAll
+from megalabel.mixing import mix
 from megalabel.neural import (
     BCE,
     BagEncoder,
@@ -32,7 +33,7 @@ from megalabel.neural.dual.classifier import learned_cells
 from megalabel.neural.dual.network import Objective, TableModel
 from megalabel.neural.targets import Targets
 from megalabel.preparing import examples_of
-from megalabel.rankers import DenseTree
+from megalabel.rankers import DualVectors
 
 CPU = torch.device("cpu")
 BAG = BagEncoder(width=8, residual=None)
@@ -148,7 +149,7 @@ CASES = {
 def test_what_is_learned_answers_without_the_network(options, corpus, tmp_path):
     made = DualClassifier(BAG, trainer(), **options)
     tagger = Tagger(made, Tfidf(), None).fit(corpus)
-    wanted = OneVsAll if "ranker" in options else DenseTree
+    wanted = OneVsAll if "ranker" in options else DualVectors
     assert isinstance(tagger.classifier_, wanted)
     assert isinstance(tagger.features_, Concat if "ranker" in options else Projected)
     tagger.save(tmp_path / "model")
@@ -227,6 +228,111 @@ def test_a_second_stage_leaves_the_encoder_as_it_is(corpus):
             np.testing.assert_array_equal(made.encoder_.weights_[name], value)
     np.testing.assert_array_equal(alone.weights_, first.weights_)
     assert not np.array_equal(second.weights_, first.weights_)
+
+
+# ---------------------------------------------------------------- labels that come and go
+SYSTEMS = {
+    "depsl": {},
+    "dexml": {"chunk": 4},
+    "dexml, any length": {"chunk": 4, "unit": False, "temperature": 1.0},
+    "ngame": {},
+    "siamesexml": {},
+    "unidec": {},
+    "unidec, classifier": {"answer": "classifier"},
+    "unidec beside words": {"ranker": "one-vs-all"},
+}
+GONE = "kettle"
+
+
+@pytest.fixture(scope="module")
+def without_kettles(corpus):
+    """The corpus without one of its labels, of which its texts speak all the same."""
+    kept = np.flatnonzero(np.asarray(corpus.labels.ids) != GONE)
+    targets = csr_matrix(corpus.targets[:, kept])
+    return Corpus(corpus.texts, targets=targets, labels=corpus.labels.take(kept))
+
+
+@pytest.fixture(scope="module")
+def tagger_of(without_kettles):
+    made: dict[str, Tagger] = {}
+
+    def get(name: str) -> Tagger:
+        if name not in made:
+            options = {"epochs": 8.0, "batch": 32, "device": "cpu"} | SYSTEMS[name]
+            made[name] = systems.create(name.split(",")[0].split()[0], **options)
+            made[name].fit(without_kettles)
+        return made[name]
+
+    return get
+
+
+def margins(tagger: Tagger, texts) -> np.ndarray:
+    """What the classifier says of every label."""
+    return tagger._scores(texts, len(tagger.labels)).to_csr().toarray()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_label_joins_by_its_text(name, tagger_of, corpus, tmp_path):
+    tagger = tagger_of(name)
+    known = len(tagger.labels)
+    more = tagger.add_labels([GONE, "qqq"])
+    before, after = margins(tagger, corpus), margins(more, corpus)
+    np.testing.assert_array_equal(before, after[:, :known])
+    names_it = np.array(["kettle" in text for text in corpus.texts.to_pylist()])
+    if name != "unidec, classifier":  # which knows no words of texts as words of labels
+        above = after[names_it, known, None] > after[~names_it, known]
+        assert above.mean() > 0.95
+    place = 1 + (after[names_it, :known] > after[names_it, known, None]).sum(axis=1)
+    assert np.median(place) <= 4
+    # a label of which nothing is known is not answered
+    assert (after[:, known + 1] < after.max(axis=1)).all()
+    back = more.remove_labels([GONE, "qqq"])
+    for one, other in ((tagger, back), (more, saved(more, tmp_path))):
+        np.testing.assert_array_equal(one.rank(corpus, 5).ids, other.rank(corpus, 5).ids)
+        np.testing.assert_array_equal(one.rank(corpus, 5).scores, other.rank(corpus, 5).scores)
+    again = saved(tagger, tmp_path).add_labels([GONE, "qqq"])
+    np.testing.assert_array_equal(again.rank(corpus, 5).scores, more.rank(corpus, 5).scores)
+    assert more.rename_labels({GONE: "kettles"}).tag("a kettle to boil", k=known)
+
+
+def saved(tagger: Tagger, folder) -> Tagger:
+    tagger.save(folder / "model")
+    return megalabel.load(folder / "model")
+
+
+def test_labels_of_their_own_text_are_as_they_were_trained(corpus):
+    """A label that leaves and joins again by its text has the row that it had."""
+    options = {"epochs": 2.0, "batch": 32, "device": "cpu"}
+    tagger = systems.create("depsl", **options).fit(corpus)
+    again = tagger.remove_labels([GONE]).add_labels([GONE])
+    place = tagger.labels.index(GONE)
+    np.testing.assert_array_equal(margins(tagger, corpus)[:, place], margins(again, corpus)[:, -1])
+
+
+@pytest.mark.parametrize("how", ["all", "text", "neighbours"])
+def test_labels_with_vectors_of_their_own_are_on_one_scale(how, tagger_of, corpus):
+    more = tagger_of("unidec").add_labels(["lid", "water", "spout"], how=how)
+    found = margins(more, corpus)
+    known = len(tagger_of("unidec").labels)
+    assert abs(found[:, known:].mean() - found[:, :known].mean()) < 0.1
+    assert (found.argmax(axis=1) >= known).mean() < 0.2
+
+
+def test_a_mix_with_a_dual_member_takes_labels(tagger_of, without_kettles):
+    other = systems.create("dismec").fit(without_kettles[:200])
+    both = mix([tagger_of("unidec"), other], without_kettles[200:], form="means", held_out=True)
+    more = both.add_labels([GONE])
+    assert [len(member.labels_) for member in more.classifier_.members_] == [len(more.labels)] * 2
+    assert GONE in [tag.label for tag in more.tag("a kettle to boil water in", k=3)]
+
+
+def test_labels_read_by_an_encoder_of_their_own_cannot_be_added(corpus):
+    made = DualClassifier(BAG, trainer(), label_encoder=BAG, **JOINT)
+    tagger = Tagger(made, Tfidf(), None).fit(corpus)
+    with pytest.raises(ParameterError, match="an encoder of their own"):
+        tagger.add_labels(["lid"])
+    tagger = Tagger(made.set_params(answer="classifier"), Tfidf(), None).fit(corpus)
+    assert len(tagger.add_labels(["lid"]).labels) == len(corpus.labels) + 1
 
 
 # ---------------------------------------------------------------- texts that are labels

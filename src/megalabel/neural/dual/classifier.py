@@ -19,7 +19,6 @@ from megalabel.base import (
     number,
     one_of,
     sequence_of,
-    with_learned,
 )
 from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
@@ -27,7 +26,6 @@ from megalabel.data.matrix import check_width, normalised_rows
 from megalabel.errors import DataError
 from megalabel.features import Concat, Projected
 from megalabel.features.projected import projected
-from megalabel.labels import LabelTree
 from megalabel.neural.classifier import RANKERS, NeuralClassifier, make_ranker
 from megalabel.neural.dual.batches import DualSource
 from megalabel.neural.dual.network import DualModel, Objective, TableModel, View
@@ -39,7 +37,7 @@ from megalabel.neural.tokens import Tokens
 from megalabel.neural.trainer import Trainer
 from megalabel.neural.views import TextViews, Views, joined
 from megalabel.parts import Classifier, Featurizer
-from megalabel.rankers import DenseTree
+from megalabel.rankers import DualVectors
 
 
 class LabelsByText(NeuralClassifier):
@@ -54,6 +52,8 @@ class LabelsByText(NeuralClassifier):
 
     views_: list[dict[str, Any]]
     weights_: np.ndarray
+    widths_: list[int]
+    own_: list[float] | None
     ranker_: Classifier | None
 
     @property
@@ -87,11 +87,21 @@ class LabelsByText(NeuralClassifier):
         if X.shape[1] > known or self.encoder.reads != "tokens":
             check_width(self, X, known)
 
-    def _keep(self, model: DualModel, views: Sequence[View], vectors: Sequence[np.ndarray]) -> None:
-        """Take a trained network as learned: views of texts, and what they are multiplied by."""
+    def _keep(
+        self,
+        model: DualModel,
+        views: Sequence[View],
+        vectors: Sequence[np.ndarray],
+        own: Sequence[float],
+    ) -> None:
+        """Take a trained network as learned: views of texts, what they are multiplied by, and the
+        share of labels' own vectors in that."""
         self.encoder_ = clone(self.encoder).keep(model.encoder)
         self.views_ = [view.arrays() for view in views]
         self.weights_ = np.hstack(vectors).astype(np.float16)
+        self.widths_ = [part.shape[1] for part in vectors]
+        reads_label_texts = model.label_encoder is model.encoder or min(own) == 1
+        self.own_ = list(own) if reads_label_texts else None
 
     def _rank_by_words(self, examples: Examples) -> None:
         """Train the linear classifier on words and vectors, if there is to be one."""
@@ -108,14 +118,7 @@ class LabelsByText(NeuralClassifier):
         """The linear classifier over words and vectors, or the products."""
         if self.ranker_ is not None:
             return self.ranker_
-        labels = len(self.weights_)
-        return with_learned(
-            DenseTree(),
-            tree_=LabelTree.from_parents(np.full(labels, -1)),
-            weights_=[self.weights_],
-            biases_=[np.zeros(labels, np.float32)],
-            labels_=self.labels_,
-        )
+        return DualVectors.of(self.labels_, self.weights_, self.widths_, self.own_)
 
     def features(self, X: Any) -> Any:
         """What the ranker sees of rows."""
@@ -205,6 +208,8 @@ class DualClassifier(LabelsByText):
         As of `features.Projected`.
     weights_ : float16 array (labels, width)
         What views of texts are multiplied by.
+    widths_, own_ : list
+        As of `rankers.DualVectors`.
     ranker_ : Classifier or None
 
     Examples
@@ -304,14 +309,19 @@ class DualClassifier(LabelsByText):
         model = self.trained(examples, checkpoint)
         label_vectors = model.seen_labels(rows_read(examples.label_rows))
         if model.table is None:
-            self._keep(model, [model.view], [label_vectors])
+            self._keep(model, [model.view], [label_vectors], [0.0])
         else:
             assert model.classifier_view is not None
             own = normalised_rows(model.table.weight.detach().float().cpu().numpy())
             model.classifier_view.unit = True
             halves = {"labels": [0], "classifier": [1], "both": [0, 1]}[self.answer]
             views, vectors = [model.view, model.classifier_view], [label_vectors, own]
-            self._keep(model, [views[i] for i in halves], [vectors[i] for i in halves])
+            self._keep(
+                model,
+                [views[i] for i in halves],
+                [vectors[i] for i in halves],
+                [(0.0, 1.0)[i] for i in halves],
+            )
         self._rank_by_words(examples)
 
     def trained(self, examples: Examples, checkpoint: Checkpoint) -> DualModel:
@@ -420,7 +430,7 @@ class StagedDualClassifier(LabelsByText):
 
     Attributes
     ----------
-    encoder_, views_, weights_, ranker_
+    encoder_, views_, weights_, widths_, own_, ranker_
         As of `DualClassifier`.
     """
 
@@ -480,7 +490,7 @@ class StagedDualClassifier(LabelsByText):
         if self.beta > 0:
             table = self._second(model, labels, examples, checkpoint)
             vectors = (1 - self.beta) * labels + self.beta * table.seen_labels()
-        self._keep(model, [model.view], [vectors])
+        self._keep(model, [model.view], [vectors], [self.beta])
         self._rank_by_words(examples)
 
     def _second(
