@@ -234,6 +234,35 @@ def test_entities_of_xml_are_read_if_they_are_plain(tmp_path, monkeypatch):
                 read_vocabulary(file)
 
 
+def test_elements_of_xml_that_lie_too_deep_are_refused(tmp_path, monkeypatch):
+    """Each takes the parser as long as it is deep: a file of 5 MB took it minutes."""
+    head, tail = SAME["a.rdf"].split("<skos:Concept", 1)[0], "</rdf:RDF>"
+    about = '<skos:Concept rdf:about="http://x.org/{}"><skos:narrower>'
+    closing = "</skos:narrower></skos:Concept>"
+
+    def nested(deep: int) -> str:
+        opened = "".join(map(about.format, range(deep)))
+        return f'{head}{opened}<skos:Concept rdf:about="u:last"/>{closing * deep}{tail}'
+
+    file = tmp_path / "a.rdf"
+    file.write_text(nested(127))
+    assert len(read_vocabulary(file)) == 128
+    # what looks like the ends of elements does not hide how deep these are
+    hidden = "<!-- </a> --><![CDATA[</a>]]>"
+    texts = [nested(100_000), nested(100_000)[: 1 << 20], about.join([head, *[hidden] * 300])]
+    for size in (1 << 10, 1 << 20):
+        monkeypatch.setattr("megalabel.data.formats.lines.BLOCK", size)
+        for text in texts:
+            file.write_text(text)
+            with pytest.raises(DataError, match=r"a.rdf, line \d+: expected elements in at most"):
+                read_vocabulary(file)
+    # texts that XML does not allow are none of its business
+    name = '<skos:prefLabel xml:lang="en">caf\xe9 \x0b</skos:prefLabel>'
+    whole = f'{head}<skos:Concept rdf:about="u:1">{name}</skos:Concept>{tail}'
+    file.write_bytes(b"\xef\xbb\xbf" + whole.encode())
+    assert read_vocabulary(file)[0].names["en"].startswith("café")
+
+
 def test_text_that_is_not_utf8_names_the_line(tmp_path):
     (tmp_path / "a.ttl").write_bytes((PREFIXES + ':a skos:prefLabel "caf\xe9"').encode("latin-1"))
     with pytest.raises(DataError, match=r"line 9.*Invalid UTF-8"):

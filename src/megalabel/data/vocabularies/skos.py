@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 from megalabel.data.concepts import HIDDEN, OTHER, PREFERRED, Builder, Numbers, Pairs, Texts
 from megalabel.data.formats.lines import compression_of, open_input, unpacked
@@ -23,6 +24,12 @@ _PLAIN_ENTITY = re.compile(
     rb"""<!ENTITY\s{1,9}[\w.:-]{1,99}\s{1,9}("[^"&%<]{0,256}"|'[^'&%<]{0,256}')\s{0,9}>"""
 )
 _LONGEST = 512  # bytes of such a declaration
+_DEEPEST = 256  # elements around an element
+# markup is ASCII, so texts may be anything
+_AS_MARKUP = bytes(
+    32 if byte < 32 and byte not in b"\t\n\r" else min(byte, ord("x")) if byte > 127 else byte
+    for byte in range(256)
+)
 _MARK = b"\xef\xbb\xbf"
 
 Handler = Callable[[int, Any], None]
@@ -180,6 +187,7 @@ def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Itera
     options["lenient"] = True
     if format == "rdf/xml":
         _check_entities(path, limits)
+        _check_nesting(path, limits)
     try:
         if compression_of(path) is None and not _marked(path):
             yield from oxigraph.parse(path=str(path), **options)
@@ -191,12 +199,7 @@ def _statements(oxigraph: Any, path: Path, format: str, limits: Limits) -> Itera
     except SyntaxError as error:
         said = str(error.msg)
         what = said.split(": ", 1)[-1] if said.startswith("Parser error ") else said
-        raise DataError(
-            f"expected {_SPOKEN[format]}, found an error: {what}",
-            file=path,
-            line=error.lineno,
-            column=error.offset,
-        ) from None
+        raise _broken(path, format, what, error.lineno, error.offset) from None
 
 
 def _check_entities(path: Path, limits: Limits) -> None:
@@ -218,6 +221,44 @@ def _check_entities(path: Path, limits: Limits) -> None:
                 )
             place = ready.find(_ENTITY, place + 1)
         held = ready[max(0, end) :]
+
+
+def _check_nesting(path: Path, limits: Limits) -> None:
+    """Refuse XML whose elements lie too deep in each other: each takes the parser as long as it is
+    deep, so that a small file could take it for ever."""
+    parser, depth = expat.ParserCreate("utf-8"), 0
+
+    def begins(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _DEEPEST:
+            raise DataError(
+                f"expected elements in at most {_DEEPEST} others, found deeper ones: say each "
+                "concept by itself, with links to others (rdf:resource)",
+                file=path,
+                line=parser.CurrentLineNumber,
+            )
+
+    def ends(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler, parser.EndElementHandler = begins, ends
+    first = True
+    try:
+        for data in itertools.chain(unpacked(path, limits), [b""]):
+            text = data.removeprefix(_MARK) if first else data
+            first = False
+            parser.Parse(text.translate(_AS_MARKUP), not data)
+    except expat.ExpatError as error:
+        what = expat.ErrorString(error.code)
+        raise _broken(path, "rdf/xml", what, error.lineno, error.offset) from None
+
+
+def _broken(path: Path, format: str, what: str, line: int | None, column: int | None) -> DataError:
+    """The error of a file that is not of its format."""
+    told = f"expected {_SPOKEN[format]}, found an error: {what}"
+    return DataError(told, file=path, line=line, column=column)
 
 
 def _marked(path: Path) -> bool:
