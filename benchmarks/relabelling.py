@@ -2,16 +2,19 @@
 
     python benchmarks/relabelling.py --data DATA [--encoder MINILM --vectors FOLDER]
         [--corpora NAME ...] [--systems NAME ...] [--texts 8000] [--tests 2000] [--results FILE]
+    python benchmarks/relabelling.py --data DATA --choose [--encoder MINILM --vectors FOLDER]
     python benchmarks/relabelling.py --data DATA --seconds
 
 A fifth of the labels that texts carry is taken out of training, drawn at random, and added to the
-trained system by name. A tenth of the training texts is held out: the scale of new classifiers is
-learned from these ("learned"); else the defaults are taken. Beside them: BM25 of names, and the
+trained system by name. A tenth of the training texts is held out: how loud new classifiers may be
+is learned from these ("learned"); else the defaults are taken. Beside them: BM25 of names, and the
 cosines of an encoder's vectors, as it comes, among the same labels. Words are stemmed everywhere.
 
 R@10 is the mean over texts that carry such labels; "among unseen" ranks unseen labels alone, all
-others rank all labels. --vectors keeps the encoder's vectors. --seconds measures how long it takes
-to add labels. Results are lines of JSON; one that is in the file is not run again.
+others rank all labels. --vectors keeps the encoder's vectors. --choose measures on texts of the
+train part alone, with other values of the parameters of `Blend`: what defaults are chosen by.
+--seconds measures how long it takes to add labels. Results are lines of JSON; one that is in the
+file is not run again.
 """
 
 from __future__ import annotations
@@ -28,17 +31,31 @@ import numpy as np
 from scipy.sparse import csr_matrix, identity
 
 import megalabel
-from megalabel import Corpus, LabelSet, Ranking, Tagger, systems
+from megalabel import Corpus, LabelSet, Tagger, systems
 from megalabel.base import integer, value
 from megalabel.data.hashes import text_hashes
 from megalabel.data.strings import strings
 from megalabel.features import Tfidf
+from megalabel.linear.blend import Blend
 from megalabel.parts import Featurizer
 from megalabel.retrieval import NearestNeighbours
 
 RESULTS = Path(__file__).parent / "results" / "relabelling.jsonl"
 CORPORA = ["eurlex-titles", "gutenberg-lcsh", "debian-depends", "wordnet-hypernyms"]
 UNSEEN, HELD_OUT, SEED = 5, 10, 1  # one of so many
+OTHER: dict[str, dict[str, list[float]]] = {  # tried in place of the defaults, one at a time
+    "words": {
+        "neighbours": [0.0, 0.05, 0.18],
+        "nearest": [5],
+        "temperature": [0.1],
+        "shift": [-0.85, -0.9, -1.0],
+    },
+    "with MiniLM, learned": {
+        "vectors": [0.5, 2.0],
+        "hub": [0.4, 1.0],
+        "neighbours": [0.0, 0.18],
+    },
+}
 
 
 class Remembered(Featurizer):
@@ -99,9 +116,13 @@ def of_labels(corpus: Corpus, numbers: np.ndarray) -> Corpus:
 class Task:
     """Texts for training, to learn parts from and to measure on; and which labels are unseen."""
 
-    def __init__(self, folder: Path, texts: int, tests: int) -> None:
-        train, test = drawn(folder, "train", texts), drawn(folder, "test", tests)
-        test = test.aligned(train.labels)
+    def __init__(self, folder: Path, texts: int, tests: int, choosing: bool = False) -> None:
+        train = drawn(folder, "train", texts)
+        if choosing:
+            order = np.random.default_rng(SEED).permutation(len(train))
+            test, train = train[np.sort(order[:tests])], train[np.sort(order[tests:])]
+        else:
+            test = drawn(folder, "test", tests).aligned(train.labels)
         used = np.unique(np.concatenate([train.targets.indices, test.targets.indices]))
         train, self.test = of_labels(train, used), of_labels(test, used)
         random = np.random.default_rng(SEED)
@@ -158,8 +179,13 @@ def bm25(task: Task) -> float:
     names = words.fit_transform(task.new.names)
     index = NearestNeighbours(similarity="bm25", neighbours=10)
     index.fit(names, csr_matrix(identity(len(task.new)), dtype=np.float32), task.new)
-    found: Ranking = index.rank(words.transform(task.test), 10)
-    return task.among_unseen(found.ids)
+    texts = words.transform(task.test)
+    found = index.rank(texts, 10).ids
+    common = csr_matrix(texts @ names.T)
+    rows, places = np.nonzero(found < len(task.new))
+    shared = np.asarray(common[rows, found[rows, places]]).ravel() > 0
+    found[rows[~shared], places[~shared]] = -task.truth.shape[1]  # no word in common: no answer
+    return task.among_unseen(found)
 
 
 def cosines(task: Task, encoder: Featurizer) -> float:
@@ -212,6 +238,23 @@ def rows_of(task: Task, system: str, encoder: Featurizer | None) -> Any:
         yield system, variant, task.measured(tagger.add_labels(task.new, **options))
 
 
+def choices_of(task: Task, system: str, encoder: Featurizer | None) -> Any:
+    """A system with other values for what new classifiers are made of, and what it finds."""
+    tagger = systems.create(system, calibration=None, features__stemmer="en").fit(task.train)
+    yield "before", task.measured(tagger)
+    for variant, others in OTHER.items():
+        options: dict[str, Any] = {}
+        if "MiniLM" in variant:
+            if encoder is None:
+                continue
+            options = {"on": task.on, "encoder": encoder}
+        pairs = [(name, number) for name, numbers in others.items() for number in numbers]
+        yield f"{variant}: defaults", task.measured(tagger.add_labels(task.new, **options))
+        for name, number in pairs:
+            more = tagger.add_labels(task.new, how=Blend()._replace(**{name: number}), **options)
+            yield f"{variant}: {name} {number}", task.measured(more)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
@@ -222,6 +265,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=8_000)
     parser.add_argument("--tests", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--choose", action="store_true")
     parser.add_argument("--seconds", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -245,12 +289,17 @@ def main() -> None:
             file.write(json.dumps(row) + "\n")
 
     for name in options.corpora:
-        task = Task(options.data / name, options.texts, options.tests)
+        task = Task(options.data / name, options.texts, options.tests, options.choose)
         size = {"texts": len(task.train), "seen": len(task.seen), "unseen": len(task.unseen)}
         for system in options.systems:
             if options.seconds:
                 setting = {"corpus": name, **size, "system": system, "variant": "seconds"}
                 keep(setting, seconds(task, system))
+                continue
+            if options.choose:
+                for variant, found in choices_of(task, system, encoder):
+                    about = {"corpus": name, "rows": "training", **size, "system": system}
+                    keep({**about, "variant": variant}, found)
                 continue
             for of, variant, found in rows_of(task, system, encoder):
                 keep({"corpus": name, **size, "system": of, "variant": variant}, found)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -55,54 +54,24 @@ class Companions {
 
 // For each label, the share of its texts that carry each other label, where that is above a
 // threshold; 1 for itself. `texts` are the labels of each text, each once; `labels` the texts of
-// each label: the same cells. What is below the threshold is dropped label by label, so that memory
-// holds no more than the result, twice while it is joined, and a count a label for each thread.
+// each label: the same cells. What is below the threshold is dropped label by label.
 inline SparseVectors cooccurrence(const SparseRows& texts, const SparseRows& labels,
                                   double threshold) {
     texts.check();
     labels.check();
     if (labels.width != texts.size() || texts.width != labels.size())
         throw std::invalid_argument("texts by label are of another shape than labels by text");
-    constexpr std::size_t together = 256;  // labels whose lines are kept side by side
-    constexpr std::size_t often = 4096;    // texts between two looks at whether all is cancelled
-    struct Lines {
-        std::vector<std::int32_t> columns;
-        std::vector<float> values;
-    };
-    std::vector<Lines> pieces((labels.size() + together - 1) / together);
-    SparseVectors result;
-    result.starts.resize(labels.size() + 1);
-    ScratchPool<Companions> scratch;
-    parallel_for(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
-        scratch.with([&](Companions& companions) {
-            for (std::size_t piece = first; piece < last; ++piece) {
-                Lines lines;
-                const std::size_t end = std::min(labels.size(), (piece + 1) * together);
-                for (std::size_t label = piece * together; label < end; ++label) {
-                    const std::size_t before = lines.columns.size();
-                    const auto [begin, stop] = labels.row(label);
-                    for (std::size_t p = begin; p < stop; ++p) {
-                        companions.add(texts, labels.column(p));
-                        if ((p - begin) % often == often - 1) end_if_cancelled();
-                    }
-                    companions.take(label, stop - begin, threshold, lines.columns, lines.values);
-                    result.starts[label + 1] =
-                        static_cast<std::int64_t>(lines.columns.size() - before);
-                }
-                pieces[piece] = {{lines.columns.begin(), lines.columns.end()},
-                                 {lines.values.begin(), lines.values.end()}};
+    constexpr std::size_t often = 4096;  // texts between two looks at whether all is cancelled
+    return made_by_rows<Companions>(
+        labels.size(),
+        [&](Companions& companions, std::size_t label, auto& columns, auto& values) {
+            const auto [begin, end] = labels.row(label);
+            for (std::size_t p = begin; p < end; ++p) {
+                companions.add(texts, labels.column(p));
+                if ((p - begin) % often == often - 1) end_if_cancelled();
             }
+            companions.take(label, end - begin, threshold, columns, values);
         });
-    });
-    std::partial_sum(result.starts.begin(), result.starts.end(), result.starts.begin());
-    result.columns.reserve(static_cast<std::size_t>(result.starts.back()));
-    result.values.reserve(result.columns.capacity());
-    for (auto& piece : pieces) {
-        result.columns.insert(result.columns.end(), piece.columns.begin(), piece.columns.end());
-        result.values.insert(result.values.end(), piece.values.begin(), piece.values.end());
-        piece = {};
-    }
-    return result;
 }
 
 }  // namespace megalabel

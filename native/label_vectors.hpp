@@ -1,4 +1,5 @@
-// Labels as vectors: for each label the weighted sum of the rows that carry it, of unit length.
+// Labels as vectors: for each label the weighted sum of the rows that carry it, of unit length. And
+// products of sparse matrices, of which small values are left out.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,47 @@ struct SparseVectors {
     std::vector<std::int32_t> columns;
     std::vector<float> values;
 };
+
+// A sparse matrix whose rows are made one by one, by make(scratch, row, columns, values), which
+// appends the cells of a row. Memory holds no more than the result, twice while it is joined, and a
+// scratch a thread.
+template <class Scratch, class Make>
+SparseVectors made_by_rows(std::size_t rows, Make&& make) {
+    constexpr std::size_t together = 256;  // rows that are kept side by side
+    struct Lines {
+        std::vector<std::int32_t> columns;
+        std::vector<float> values;
+    };
+    std::vector<Lines> pieces((rows + together - 1) / together);
+    SparseVectors result;
+    result.starts.resize(rows + 1);
+    ScratchPool<Scratch> pool;
+    parallel_for(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
+        pool.with([&](Scratch& scratch) {
+            for (std::size_t piece = first; piece < last; ++piece) {
+                Lines lines;
+                const std::size_t end = std::min(rows, (piece + 1) * together);
+                for (std::size_t row = piece * together; row < end; ++row) {
+                    const std::size_t before = lines.columns.size();
+                    make(scratch, row, lines.columns, lines.values);
+                    result.starts[row + 1] =
+                        static_cast<std::int64_t>(lines.columns.size() - before);
+                }
+                pieces[piece] = {{lines.columns.begin(), lines.columns.end()},
+                                 {lines.values.begin(), lines.values.end()}};
+            }
+        });
+    });
+    std::partial_sum(result.starts.begin(), result.starts.end(), result.starts.begin());
+    result.columns.reserve(static_cast<std::size_t>(result.starts.back()));
+    result.values.reserve(result.columns.capacity());
+    for (auto& piece : pieces) {
+        result.columns.insert(result.columns.end(), piece.columns.begin(), piece.columns.end());
+        result.values.insert(result.values.end(), piece.values.begin(), piece.values.end());
+        piece = {};
+    }
+    return result;
+}
 
 // One dense sum in double, so that neither the order of rows nor their number shows in the result.
 class RowSum {
@@ -69,6 +111,22 @@ class RowSum {
             *columns++ = c;
             *values++ = value(c);
         }
+    }
+
+    // Adds to a line of the result, by column, what is not zero and at least `least` in size. What
+    // was summed is forgotten.
+    void take(float least, std::vector<std::int32_t>& columns, std::vector<float>& values) {
+        kept_.clear();
+        for (std::int32_t c : touched_) {
+            const auto sum = static_cast<float>(sums_[static_cast<std::size_t>(c)]);
+            if (sum != 0 && std::abs(sum) >= least) kept_.push_back(c);
+        }
+        std::sort(kept_.begin(), kept_.end());
+        for (std::int32_t c : kept_) {
+            columns.push_back(c);
+            values.push_back(static_cast<float>(sums_[static_cast<std::size_t>(c)]));
+        }
+        clear();
     }
 
     void clear() {
@@ -138,6 +196,21 @@ inline SparseVectors weighted_sums(const SparseRows& weights, const SparseRows& 
         sum.write(result.columns.data() + start, result.values.data() + start);
     });
     return result;
+}
+
+// The product of `weights` and X, without values that are smaller than `least`.
+inline SparseVectors thin_product(const SparseRows& weights, const SparseRows& X, float least) {
+    weights.check();
+    X.check();
+    if (weights.width != X.size())
+        throw std::invalid_argument("weights are of another number of rows");
+    return made_by_rows<RowSum>(
+        weights.size(), [&](RowSum& sum, std::size_t row, auto& columns, auto& values) {
+            const auto [begin, end] = weights.row(row);
+            for (std::size_t p = begin; p < end; ++p)
+                sum.add(X, weights.column(p), weights.values[p]);
+            sum.take(least, columns, values);
+        });
 }
 
 }  // namespace megalabel

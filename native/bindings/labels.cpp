@@ -30,6 +30,14 @@ void bind_labels(nb::module_& m) {
         },
         nb::kw_only(), "weights"_a, "rows"_a, "keep"_a);
     m.def(
+        "thin_product",
+        [](const SparseRows& weights, const SparseRows& rows, float least) {
+            return to_numpy(
+                without_gil([&] { return thin_product(weights.view(), rows.view(), least); }));
+        },
+        "Weights @ rows, without values that are smaller than `least`.", nb::kw_only(), "weights"_a,
+        "rows"_a, "least"_a);
+    m.def(
         "cooccurrence",
         [](const SparseRows& texts, const SparseRows& labels, double threshold) {
             return to_numpy(

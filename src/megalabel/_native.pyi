@@ -1406,6 +1406,15 @@ def weighted_sums(
     Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
     Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
 ]: ...
+def thin_product(
+    *, weights: SparseRows, rows: SparseRows, least: float
+) -> tuple[
+    Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C")],
+    Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C")],
+]:
+    """Weights @ rows, without values that are smaller than `least`."""
+
 def cooccurrence(
     *, texts: SparseRows, labels: SparseRows, threshold: float
 ) -> tuple[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix, hstack, issparse
+from scipy.sparse import csr_matrix, hstack, issparse, vstack
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.matrix import as_dense, canonical, filled_rows, normalised_rows
@@ -21,11 +21,13 @@ from megalabel.linear.blend import (
     Blend,
     Linear,
     Parts,
+    Texts,
+    affordable_shift,
     blended,
-    learned_blend,
     levels_of,
     nearest,
     neighbours_of,
+    raised,
 )
 from megalabel.parts import Classifier, Featurizer
 from megalabel.rankers import ByText, DualVectors, Ensemble, LabelVectors, LexicalMatcher, Mix
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
 
 HOW: Mapping[str, Blend] = {
     "all": Blend(),
-    "text": Blend(neighbours=0.0),
-    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=0.5, shift=-0.45),
+    "text": Blend(neighbours=0.0, shift=-1.0),
+    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=0.15, shift=-0.9),
 }
 """How a classifier is made of a label without texts, by name."""
 AS_LOGITS: Mapping[str, Blend] = {
-    "all": Blend(text=8.0, vectors=12.0, neighbours=0.3, shift=-5.5),
-    "text": Blend(text=8.0, vectors=12.0, neighbours=0.0, shift=-7.0),
-    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=1.0, shift=0.0),
+    "all": Blend(text=8.0, vectors=16.0, neighbours=0.2, shift=-7.0),
+    "text": Blend(text=8.0, vectors=16.0, neighbours=0.0, shift=-7.5),
+    "neighbours": Blend(text=0.0, vectors=0.0, neighbours=0.4, shift=-5.0),
 }
 """The same where margins are logits."""
 AS_VECTORS: Mapping[str, Blend] = {
@@ -78,8 +80,8 @@ class NewLabels:
     blend: Blend = HOW["all"]
     vectors: Any = None
     """A row for each of them, in place of what `features` would make of their texts."""
-    middle: np.ndarray | None = None
-    """The mean of texts' rows, where it is known."""
+    texts: Texts | None = None
+    """Texts that training has not seen, to learn from."""
 
     def rows(self) -> Matrix:
         """A row for the name of each label, as the classifier sees texts."""
@@ -223,32 +225,20 @@ def _can_grow(features: Any) -> bool:
     return isinstance(features, Tfidf) and features.max_df == 1.0 and features.max_features is None
 
 
-_TEXTS, _LABELS, _MIDDLE = 1000, 2000, 500  # that a blend, and the mean of texts, are learned from
+_TEXTS, _LABELS = 1000, 2000  # that are looked at for how loud new labels may be
 
 
-def suited(classifier: Classifier, new: NewLabels, on: Corpus, seed: int = 0) -> NewLabels:
-    """The same new labels with a blend that is learned from texts which training has not seen.
+def suited(classifier: Classifier, new: NewLabels, on: Corpus) -> NewLabels:
+    """The same new labels with some texts that training has not seen.
 
-    Of texts without labels, only their mean is learned. Other classifiers than linear ones have
-    nothing to learn.
+    Other classifiers than linear ones have nothing to learn from them.
     """
     if not isinstance(classifier, OneVsAll | TreeClassifier):
         return new
-    classifier = _wide(classifier, new.features.n_features)
-    random, known = np.random.default_rng(seed), len(classifier.labels_)
-    some = np.sort(random.permutation(len(on))[:_TEXTS])
+    some = np.sort(np.random.default_rng(0).permutation(len(on))[:_TEXTS])
     rows = canonical(new.features.transform(on[some]))
-    middle = np.asarray(rows[:_MIDDLE].mean(axis=0)).ravel()
-    new = replace(new, middle=middle)
     targets = on.aligned(classifier.labels_).targets[some]
-    targets = csr_matrix(targets[:, :known])
-    if not targets.nnz or new.vectors is not None:
-        return new
-    numbers = np.sort(random.permutation(known)[:_LABELS])
-    apart = replace(new, labels=classifier.labels_.take(numbers))
-    parts = parts_of(classifier, apart, own=numbers)
-    blend = learned_blend(classifier, rows, targets[:, numbers], parts, new.blend, middle)
-    return replace(new, blend=blend)
+    return replace(new, texts=Texts(rows, csr_matrix(targets[:, : len(classifier.labels_)])))
 
 
 # ---------------------------------------------------------------------- more labels
@@ -265,13 +255,13 @@ def added(classifier: Classifier, new: NewLabels) -> Classifier:
     )
 
 
-def parts_of(classifier: Linear, new: NewLabels, own: np.ndarray | None = None) -> Parts:
-    """What classifiers of new labels are made of; `own` is as for `neighbours_of`."""
+def parts_of(classifier: Linear, new: NewLabels) -> Parts:
+    """What classifiers of new labels are made of."""
     rows = canonical(new.rows())
     if (counted := getattr(new.features, "counted_", None)) is not None:
         rows = csr_matrix(rows[:, :counted])  # no classifier was trained on the words after these
         rows.resize((rows.shape[0], new.features.n_features))
-    near = neighbours_of(classifier, rows, new.blend, own)
+    near = neighbours_of(classifier, rows, new.blend)
     return Parts(*new.own_rows(), near)
 
 
@@ -284,24 +274,42 @@ def _wide(classifier: Linear, columns: int) -> Linear:
 @added.register(OneVsAll)
 def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
     classifier = _wide(classifier, new.features.n_features)
-    parts, blend = _suited(classifier, new)
-    [weights] = blended(classifier, parts, blend, new.middle)
+    [weights], _ = _weights(classifier, new)
     return classifier.add_labels(new.labels, weights)
 
 
 @added.register(TreeClassifier)
 def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
     classifier = _wide(classifier, new.features.n_features)
-    parts, blend = _suited(classifier, new)
-    weights = blended(classifier, parts, blend, new.middle)
-    alone = np.diff(parts.near.indptr) == 0
-    return classifier.add_labels(new.labels, weights, nearest(parts.near, common=0), alone)
+    weights, near = _weights(classifier, new)
+    alone = np.diff(near.indptr) == 0
+    return classifier.add_labels(new.labels, weights, nearest(near, common=0), alone)
 
 
-def _suited(classifier: Linear, new: NewLabels) -> tuple[Parts, Blend]:
-    """The parts of new labels, and a blend that suits the loss of the classifier."""
+def _weights(classifier: Linear, new: NewLabels) -> tuple[list[csr_matrix], csr_matrix]:
+    """Classifiers of new labels in each tree, and the neighbours of these labels."""
+    texts = new.texts
     blend = new.blend if classifier.loss != "logistic" else _in(AS_LOGITS, new.blend)
-    return parts_of(classifier, new), blend
+    middle = None if texts is None else np.asarray(texts.rows.mean(axis=0)).ravel()
+    parts = parts_of(classifier, new)
+    weights = blended(classifier, parts, blend, middle)
+    if texts is None or not texts.targets.nnz or not classifier.bias:
+        return weights, parts.near
+    known = len(classifier.labels_)
+    # few labels would not show what many do: others of those known stand for more of them
+    order = np.random.default_rng(0).permutation(known)
+    alike, rest = np.split(order, [max(0, min(known // 5, _LABELS) - len(new.labels))])
+    if not len(alike):
+        shift = affordable_shift(classifier, weights[0], texts)
+    elif new.vectors is not None:
+        return weights, parts.near
+    else:
+        rest = np.sort(rest)
+        others = classifier.take_labels(rest)
+        more = parts_of(others, replace(new, labels=classifier.labels_.take(alike)))
+        rivals = vstack([weights[0], blended(others, more, blend, middle)[0]], "csr")
+        shift = affordable_shift(others, rivals, Texts(texts.rows, texts.targets[:, rest]))
+    return [raised(one, shift / classifier.bias) for one in weights], parts.near
 
 
 def _in(table: Mapping[str, Blend], blend: Blend) -> Blend:

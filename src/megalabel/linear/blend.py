@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.sparse import csr_matrix, hstack, vstack
-from scipy.special import expit
+from scipy.sparse import csr_matrix, hstack
 
+from megalabel import _native
+from megalabel.data.matrix import canonical, csr_of, filled_rows, row_numbers, sparse_rows
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.tree import TreeClassifier
 
-LIFT = 0.08
-"""What is added to the margins of new labels, which are wanted: unlike those of training, nobody
-has told the model what their texts are."""
-_AT_ONCE = 4096  # labels whose sums are made together
-_LOGITS = 5.0  # a unit of margin in logits
+COST = 0.01
+"""The most of their R@10 that labels known may lose to new ones, a fifth as many or more."""
+_PLACES = 10  # that labels take from each other
+_THIN = 0.5  # of the size of weights that training keeps: what neighbours add is left out below it
 
 Linear = OneVsAll | TreeClassifier
 
@@ -37,13 +36,13 @@ class Blend(NamedTuple):
 
     text: float = 0.5
     """How much the words of the label's names count."""
-    vectors: float = 1.4
+    vectors: float = 1.0
     """How much the vector of the label's name counts, where features hold an encoder's."""
-    hub: float = 0.5
+    hub: float = 0.7
     """Which share of its similarity to texts on average is taken from a vector's similarity."""
-    neighbours: float = 0.12
+    neighbours: float = 0.09
     """How much the mean of its neighbours' classifiers counts."""
-    shift: float = -0.9
+    shift: float = -0.95
     """What is added to every margin: the bias of a label that nothing speaks for."""
     nearest: int = 10
     """How many neighbours a label has."""
@@ -60,6 +59,14 @@ class Parts(NamedTuple):
     """The weights of the labels known that are neighbours; none for a label without any."""
 
 
+class Texts(NamedTuple):
+    """Texts that training has not seen."""
+
+    rows: csr_matrix
+    targets: csr_matrix
+    """Which of the labels known they carry; none where that is not known."""
+
+
 def levels_of(classifier: Linear) -> list[tuple[Sequence[ChunkedWeights], np.ndarray]]:
     """The levels of each tree of a linear classifier, and the label of each of its leaves."""
     if isinstance(classifier, OneVsAll):
@@ -70,24 +77,17 @@ def levels_of(classifier: Linear) -> list[tuple[Sequence[ChunkedWeights], np.nda
     ]
 
 
-def neighbours_of(
-    classifier: Linear, rows: csr_matrix, blend: Blend, own: np.ndarray | None = None
-) -> csr_matrix:
+def neighbours_of(classifier: Linear, rows: csr_matrix, blend: Blend) -> csr_matrix:
     """The weights (rows, labels) of the neighbours of labels with these texts; they add up to 1.
 
-    Where there are several trees, neighbours are those of the first. `own` is, for each row, a
-    label that is no neighbour. A row of zeros has no neighbours.
+    Where there are several trees, neighbours are those of the first. A row of zeros has no
+    neighbours.
     """
     levels, leaves = levels_of(classifier)[0]
-    known, more = len(classifier.labels_), int(own is not None)
-    most = min(blend.nearest + more, known)
-    bias = classifier.bias
+    known, bias = len(classifier.labels_), classifier.bias
+    most = min(blend.nearest, known)
     ids, margins = beam_search(levels, leaves, rows, most, post="noop", bias=bias, n_labels=known)
-    there: np.ndarray = np.less(ids, known)
-    if own is not None:
-        there &= ids != own[:, None]
-        there[:, blend.nearest :] &= np.any(~there[:, : blend.nearest], axis=1, keepdims=True)
-    there &= (np.diff(rows.indptr) > 0)[:, None]
+    there = np.less(ids, known) & (np.diff(rows.indptr) > 0)[:, None]
     margins = np.where(there, margins, -np.inf)
     best = margins.max(1, initial=-1e30, keepdims=True)
     shares = np.exp((margins - best) / max(blend.temperature, 1e-6))
@@ -102,12 +102,13 @@ def blended(
 ) -> list[csr_matrix]:
     """Weights (labels, features + 1) of new labels in each tree of a classifier.
 
-    A label without neighbours has the mean of all biases in place of theirs. `middle` is the mean
-    of texts' rows, where it is known.
+    A label without neighbours has the mean of all biases in place of theirs. What neighbours add is
+    left out where it is smaller than half the weights that training keeps. `middle` is the mean of
+    texts' rows, where it is known.
     """
-    rows, near = blend.text * parts.words + blend.vectors * parts.vectors, parts.near
-    made, alone = [], np.diff(near.indptr) == 0
-    text = hstack([rows, csr_matrix((rows.shape[0], 1))], "csr")
+    rows = canonical(blend.text * parts.words + blend.vectors * parts.vectors)
+    near, made, unit = parts.near, [], classifier.bias or np.inf
+    alone = np.diff(near.indptr) == 0
     shift = np.full(rows.shape[0], blend.shift)
     if middle is not None:
         shift -= blend.vectors * blend.hub * (parts.vectors @ middle)
@@ -117,84 +118,74 @@ def blended(
         own = levels[-1].to_csr()[places]
         biases = np.asarray(own[:, [-1]].todense()).ravel()
         bias = near @ biases + alone * (biases.mean() if len(biases) else 0.0)
-        bias = blend.neighbours * bias + shift / (classifier.bias or np.inf)
-        where = (np.arange(len(bias)), np.full(len(bias), rows.shape[1]))
-        sums = _sums(near, own, classifier.prune) * np.float32(blend.neighbours)
-        whole = text + sums + csr_matrix((bias, where), text.shape)
-        made.append(csr_matrix(whole, dtype=np.float32))
+        bias = blend.neighbours * bias + shift / unit
+        weights = rows
+        if blend.neighbours:
+            least = _THIN * classifier.prune / abs(blend.neighbours)
+            sums = thin_product(near, own[:, :-1], least)
+            weights = rows + sums * np.float32(blend.neighbours)
+        made.append(_with_bias(weights, bias))
     return made
 
 
-def learned_blend(
-    classifier: Linear,
-    rows: csr_matrix,
-    targets: csr_matrix,
-    parts: Parts,
-    blend: Blend,
-    middle: np.ndarray,
-) -> Blend:
-    """A blend whose scale suits some of the labels known, each as if it were new.
+def raised(weights: csr_matrix, shift: float) -> csr_matrix:
+    """The same weights with a shift of biases, but of labels that nothing else speaks for."""
+    rows, bias = weights[:, :-1], weights[:, [-1]].toarray().ravel()
+    return _with_bias(rows, bias + shift * filled_rows(rows))
 
-    What the parts count beside each other stays as given. Their scale, and the shift, have the
-    least loss of the classifier itself over all pairs of texts and labels: so new labels are on the
-    scale of those that were trained. Then `LIFT` is added.
 
-    Parameters
-    ----------
-    classifier : OneVsAll or TreeClassifier
-    rows : CSR matrix (texts, features)
-        Texts that training has not seen.
-    targets : CSR matrix (texts, labels)
-        Which of them carry the labels that stand for new ones.
-    parts : Parts
-        Those of these labels; none is its own neighbour.
-    blend : Blend
-        What is brought to scale.
-    middle : array (features,)
-        The mean of texts' rows.
+def _with_bias(weights: csr_matrix, bias: np.ndarray) -> csr_matrix:
+    return hstack([weights, csr_matrix(bias.astype(np.float32)[:, None])], "csr")
+
+
+def thin_product(weights: csr_matrix, rows: csr_matrix, least: float) -> csr_matrix:
+    """weights @ rows, without values that are smaller than `least`.
+
+    Examples
+    --------
+    >>> rows = csr_matrix([[1.0, 0.0, 0.2], [0.0, 4.0, 0.4]], dtype=np.float32)
+    >>> thin_product(csr_matrix([[0.5, 0.5]], dtype=np.float32), rows, 0.4).toarray()
+    array([[0.5, 2. , 0. ]], dtype=float32)
     """
-    made = blended(classifier, parts, blend, middle)[0]
-    one = csr_matrix(np.full((rows.shape[0], 1), classifier.bias, np.float32))
-    margins = (hstack([rows, one], "csr") @ made.T).toarray().ravel().astype(np.float64)
-    truth = np.where(targets.toarray().ravel() > 0, 1.0, -1.0)
-    if not (truth > 0).any():
-        return blend
-
-    def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss of a line through the margins, and its slopes."""
-        right = truth * (line[0] * margins + line[1])
-        if is_logistic:
-            value, slope = np.logaddexp(0, -right).mean(), -expit(-right)
-        else:
-            short = np.maximum(0, 1 - right)
-            value, slope = np.square(short).mean(), -2 * short
-        slope *= truth
-        return float(value), np.array([(slope * margins).mean(), slope.mean()])
-
-    is_logistic = classifier.loss == "logistic"
-    bounds = [(0.01, 10.0), (None, None)]
-    scale, shift = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
-    return blend._replace(
-        text=scale * blend.text,
-        vectors=scale * blend.vectors,
-        neighbours=scale * blend.neighbours,
-        shift=scale * blend.shift + shift + LIFT * (_LOGITS if is_logistic else 1),
+    starts, columns, values = _native.thin_product(
+        weights=sparse_rows(weights), rows=sparse_rows(rows), least=least
     )
+    return csr_of(values, columns, starts, rows.shape[1])
 
 
-def _sums(near: csr_matrix, weights: csr_matrix, least: float) -> csr_matrix:
-    """The weighted sums of classifiers without their biases; what is smaller than `least` is left
-    out, as in training."""
-    blocks = []
-    for start in range(0, near.shape[0], _AT_ONCE):
-        sums = csr_matrix(near[start : start + _AT_ONCE] @ weights, dtype=np.float32)
-        sums.data[(np.abs(sums.data) < least) | (sums.indices == weights.shape[1] - 1)] = 0
-        sums.eliminate_zeros()
-        blocks.append(sums)
-    return vstack(blocks, "csr") if blocks else csr_matrix((0, weights.shape[1]), dtype=np.float32)
+def affordable_shift(classifier: Linear, weights: csr_matrix, texts: Texts) -> float:
+    """The most that can be added to the margins of new labels, of these weights, so that the R@10
+    of labels known falls by at most `COST` on texts that carry some of them. In a forest, by its
+    first tree; where new labels are fewer than a fifth of those known, they may cost less.
+    """
+    levels, leaves = levels_of(classifier)[0]
+    known, count, bias = len(classifier.labels_), weights.shape[0], classifier.bias
+    some = np.flatnonzero(np.diff(texts.targets.indptr))
+    rows, targets = texts.rows[some], texts.targets[some]
+    search: dict[str, Any] = {"post": "noop", "bias": bias}
+    ids, margins = beam_search(levels, leaves, rows, _PLACES, n_labels=known, **search)
+    heard = weights[filled_rows(weights[:, :-1])]
+    if not heard.shape[0]:
+        return 0.0
+    level = ChunkedWeights.build(heard, [0, heard.shape[0]])
+    _, rivals = beam_search([level], np.arange(heard.shape[0]), rows, _PLACES, **search)
+    at, places = np.nonzero(ids < known)
+    right = np.asarray(targets[at, ids[at, places]]).ravel() > 0
+    at, places = at[right], places[right]
+    # a label loses its place to as many new ones as there are places from it on
+    limits = margins[at, places] - rivals[at, _PLACES - 1 - places]
+    order = np.argsort(limits)
+    lost = np.cumsum(1 / np.diff(targets.indptr)[at[order]]) / max(1, len(some))
+    most = COST * min(1.0, 5 * count / known)
+    limits = limits[order][: 1 + int(np.searchsorted(lost, most, side="right"))]
+    limits = limits[np.isfinite(limits)]  # which it is not where new labels are too few
+    return float(limits[-1]) if len(limits) else 0.0
 
 
 def nearest(near: csr_matrix, common: int) -> np.ndarray:
     """The first neighbour of each label; where there is none, a label that stands in."""
-    first: Any = np.asarray(near.argmax(axis=1)).ravel().astype(np.int64)
-    return np.where(np.diff(near.indptr) > 0, first, common)
+    first = np.full(near.shape[0], common, np.int64)
+    order = np.lexsort((-near.data, row_numbers(near)))
+    filled = np.diff(near.indptr) > 0
+    first[filled] = near.indices[order[near.indptr[:-1][filled]]]
+    return first
