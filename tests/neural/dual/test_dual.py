@@ -161,6 +161,12 @@ def test_what_is_learned_answers_without_the_network(options, corpus, tmp_path):
         np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
 
 
+def test_batches_of_labels_teach_no_vectors_of_their_own(corpus):
+    made = DualClassifier(BAG, trainer(), over="labels", **JOINT)
+    with pytest.raises(ParameterError, match=r"over='labels' .* leave out classifier_loss"):
+        made.fit_examples(examples(corpus))
+
+
 def test_what_answers_learns_nothing_by_itself(corpus):
     tagger = Tagger(DualClassifier(BAG, trainer()), Tfidf(), None).fit(corpus)
     with pytest.raises(ParameterError, match="part of a trained tagger"):

@@ -23,7 +23,7 @@ from megalabel.base import (
 from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
 from megalabel.data.matrix import check_width, normalised_rows
-from megalabel.errors import DataError
+from megalabel.errors import DataError, ParameterError
 from megalabel.features import Concat, Projected
 from megalabel.features.projected import projected
 from megalabel.neural.classifier import RANKERS, NeuralClassifier, make_ranker
@@ -306,6 +306,8 @@ class DualClassifier(LabelsByText):
 
     def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
         """Train the encoder and the labels' own vectors together, then the ranker."""
+        if self.over == "labels" and self.classifier_loss is not None:
+            raise ParameterError("over='labels' trains no own vectors: leave out classifier_loss")
         model = self.trained(examples, checkpoint)
         label_vectors = model.seen_labels(rows_read(examples.label_rows))
         if model.table is None:
