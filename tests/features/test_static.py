@@ -198,6 +198,14 @@ def test_modules_that_cannot_be_read(tmp_path, said, message):
         StaticEmbedding(str(tmp_path)).fit()
 
 
+@pytest.mark.parametrize("said", [[], "model2vec", None])
+def test_settings_that_have_no_names(tmp_path, said):
+    write_json(tmp_path / "config.json", said)
+    for read in (is_static, lambda folder: StaticEmbedding(str(folder)).fit()):
+        with pytest.raises(DataError, match=r"config\.json.*expected settings by name"):
+            read(tmp_path)
+
+
 def test_a_folder_is_needed(tmp_path):
     with pytest.raises(ParameterError, match="needs the folder"):
         StaticEmbedding().fit()

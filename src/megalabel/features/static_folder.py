@@ -110,7 +110,7 @@ def _places(folder: Path) -> tuple[Path, bool]:
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of static word vectors")
     if _is_model2vec(folder):
-        return folder, _json(folder / "config.json").get("normalize") is True
+        return folder, _config(folder).get("normalize") is True
     kinds = _kinds(folder)
     if kinds[:1] != ["StaticEmbedding"]:
         found = " and ".join(kinds) or "neither a config.json of model2vec nor a modules.json"
@@ -126,8 +126,15 @@ def _places(folder: Path) -> tuple[Path, bool]:
 
 
 def _is_model2vec(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and _config(folder).get("model_type") == "model2vec"
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
     file = folder / "config.json"
-    return file.is_file() and _json(file).get("model_type") == "model2vec"
+    said = _json(file)
+    if not isinstance(said, dict):
+        raise DataError("expected settings by name", file=file)
+    return said
 
 
 def _kinds(folder: Path) -> list[str]:
