@@ -288,6 +288,13 @@ def test_recall_is_that_of_the_queries():
     assert "all looked at" in VectorIndex().fit(X).summary
 
 
+def test_without_queries_recall_is_that_of_vectors():
+    none = np.zeros((0, X.shape[1]))
+    index = VectorIndex(lists=40, recall=0.9).fit(X, queries=none)
+    assert index.recall_ == VectorIndex(lists=40, recall=0.9).fit(X).recall_
+    assert index.search(none, 3)[0].shape == (0, 3)
+
+
 def test_recall_is_measured_again_after_a_fifth_has_changed():
     index = VectorIndex(lists=40, recall=0.9).fit(X)
     other = RNG.normal(size=(700, 20)).astype(np.float32)  # lists say little of these

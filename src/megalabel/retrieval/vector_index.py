@@ -145,8 +145,8 @@ class VectorIndex(Component):
         keys : int array (n,), optional
             What rows are known by, such as the numbers of labels: by default the numbers of rows.
         queries : array (m, width), optional
-            Such as will be asked, by which recall is measured: by default some of the rows, each
-            without itself.
+            Such as will be asked, by which recall is measured: by default, and if there are none,
+            some of the rows, each without itself.
         """
         self.check_parameters()
         X = _matrix(X, "X")
@@ -402,7 +402,7 @@ class VectorIndex(Component):
         if lists == 0 or count < 2:
             return {"probes_": 1, "recall_": 1.0, "changed_": 0}
         asked, own = self.queries_, np.empty(0, np.int32)
-        if asked is None:
+        if asked is None or not len(asked):
             asked, own = self._drawn() if sample is None or not len(sample[1]) else sample
         k = min(MEASURED_AT, count - 1)
         keys, _ = self._found(asked, k + (len(own) > 0), _NO_MARKS, lists)
