@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from megalabel import Tagger, systems
+from megalabel import Corpus, Tagger, systems
 from megalabel.cli.app import app
 from megalabel.data.labelfiles import read_label_file
 from megalabel.errors import DataError, MegalabelError
@@ -40,6 +40,16 @@ def test_a_label_is_added_and_found_then_renamed_then_removed(model):
     assert "Removed 1 label," in run("labels", "remove", model, "evening wear", "--out", less)
     assert len(Tagger.load(model).labels) == 3
     assert len(Tagger.load(less).labels) == 2
+
+
+@pytest.mark.parametrize("name", ["lexical", "zeroshot"])
+def test_a_concept_is_found_in_a_text_that_names_it(name, tmp_path):
+    path = tmp_path / "model"
+    made = systems.create(name, **{"language": "en"} if name == "zeroshot" else {})
+    made.fit(Corpus(TEXTS, targets=LABELS)).save(path)
+    run("labels", "add", path, "fishing boats")
+    found = json.loads(run("tag", path, "a boat that fishes, and blue jeans", "--json"))["labels"]
+    assert {tag["label"] for tag in found[:2]} == {"fishing boats", "jeans"}
 
 
 def test_labels_of_a_file(model, tmp_path):

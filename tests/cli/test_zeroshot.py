@@ -21,3 +21,14 @@ def test_unlabelled_texts_and_a_label_file(tmp_path):
     assert json.loads(run("tag", model, "a tale of whales"))["labels"][0]["label"] == "whales"
     with pytest.raises(DataError, match="no labels"):
         run("train", tmp_path, "--system", "knn", "--out", tmp_path / "other")
+
+
+def test_a_plan_says_how_often_a_judge_is_asked(tmp_path):
+    lines = "".join(
+        json.dumps({"title": f"whale {i}", "labels": ["sea"]}) + "\n" for i in range(20)
+    )
+    (tmp_path / "trn.jsonl").write_text(lines)
+    settings = ["--set", "encoder=a-model", "--set", "judge=http://localhost:9/v1"]
+    asked = ["plan", tmp_path, "--system", "zeroshot", *settings]
+    assert "33 calls" in " ".join(run(*asked).split())
+    assert json.loads(run(*asked, "--json"))["judging"]["calls"] == (9 + 18) * 1 + 2 * 3

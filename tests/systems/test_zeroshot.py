@@ -320,6 +320,35 @@ def test_foreseeing_asks_nothing(vectors):
         ZeroShot(judge=None).foresee(CORPUS)
 
 
+def test_a_plan_says_what_the_judge_costs_at_most(vectors, monkeypatch):
+    class Paid(Oracle):
+        def tokens(self, texts, labels):
+            return 3 * len(texts)
+
+        def price(self, tokens):
+            return tokens / 100
+
+    zeroshot = systems.get("zeroshot")
+    judge = Paid(set())
+    made = ZeroShot(vectors, judge=judge, **QUICK)
+    monkeypatch.setattr(ZeroShot, "_begun", None)  # nothing is encoded
+    told = zeroshot.plan(made, CORPUS).judging
+    most = (180 + 360) * 4 + 40 * 3
+    assert (told.calls, told.tokens, told.price) == (most, 3 * most, 3 * most / 100)
+    assert judge.asked == []
+    assert zeroshot.plan(made.set_params(calls=100, tokens=200), CORPUS).to_dict()["judging"] == {
+        "pairs": 100,
+        "known": 0,
+        "tokens": 200,
+        "price": 2.0,
+        "calls": 100,
+    }
+    fewer = zeroshot.plan(made.set_params(calls=None, judged_texts=100, rounds=1), CORPUS)
+    assert fewer.judging.calls == 90 * 4 + 10 * 2
+    for judge in ("lexical", "auto", None):
+        assert zeroshot.plan(made.set_params(judge=judge), CORPUS).to_dict()["judging"] is None
+
+
 def test_the_lexical_judge_teaches_other_words(trained):
     """Texts that hold a name teach the words beside it."""
     assert right(trained("lexical")) > right(trained(None)) + 0.2

@@ -58,7 +58,8 @@ def plan(
     reading: Reading = AS_USUAL,
     as_json: Json = False,
 ) -> None:
-    """Say the peak memory, disk and time of a training job before it starts."""
+    """Say the peak memory, disk and time of a training job before it starts, and the calls of a
+    judge."""
     use_threads(threads)
     tagger = create(system, settings, seed, budget, memory)
     recipe = recipes.get(system)
@@ -77,6 +78,8 @@ def plan(
     if foreseen.gpu_memory is not None and foreseen.gpu_available is not None:
         facts["peak memory on the GPU"] = size(foreseen.gpu_memory)
         facts["memory available on the GPU"] = size(foreseen.gpu_available)
+    if foreseen.judging is not None:
+        facts["a judge, at most"] = str(foreseen.judging)
     output.show_facts(f"{system} on {folder}", facts | {"fits": foreseen.fits})
     if not foreseen.fits:
         raise typer.Exit(5)

@@ -168,13 +168,12 @@ class Feedback:
         """What the first round costs, with the texts kept apart, and how many pairs all rounds can
         have at most; nothing is asked."""
         some, apart = self._split(len(material.texts))
-        first = material.at(some[: self._texts_of(1, len(some))])
+        first = material.at(some[: _texts_of(1, self.rounds, len(some))])
         kept = material.at(apart)
         before = Learned.of(lexical, material, self.hubs)
         cost = self.judgements.cost(*_asked(first, *self._pairs(before, lexical, first)))
         cost += self.judgements.cost(*_asked(kept, *_best(before, kept)))
-        judged = sum(self._texts_of(number, len(some)) for number in range(1, self.rounds + 1))
-        return cost, judged * self.shortlist + len(apart) * (self.rounds + 1)
+        return cost, most_pairs(len(material.texts), self.rounds, self.shortlist)
 
     def learn(self, lexical: ByText, material: Material) -> Learned:
         """Go through the rounds, from a ranker by words alone.
@@ -187,7 +186,7 @@ class Feedback:
         last = best = Learned.of(lexical, material, self.hubs)
         rounds = [Round(0, precision=self._precision(last, development))]
         for number in range(1, self.rounds + 1):
-            part = material.at(some[: self._texts_of(number, len(some))])
+            part = material.at(some[: _texts_of(number, self.rounds, len(some))])
             try:
                 last, counts = self._round(number, last, lexical, material, part)
                 precision = self._precision(last, development)
@@ -215,12 +214,8 @@ class Feedback:
     def _split(self, texts: int) -> tuple[np.ndarray, np.ndarray]:
         """The texts to learn from, and those kept apart."""
         order = np.random.default_rng(self.seed).permutation(texts)
-        apart = min(_MOST_DEVELOPMENT, int(texts * _DEVELOPMENT))
+        apart = _kept_apart(texts)
         return order[apart:], order[:apart]
-
-    def _texts_of(self, number: int, texts: int) -> int:
-        """How many texts a round has: the later, the more, as its candidates are better."""
-        return math.ceil(texts * number / self.rounds)
 
     def _round(
         self, number: int, before: Learned, lexical: ByText, material: Material, part: Material
@@ -264,6 +259,29 @@ class Feedback:
             return 0.0
         asked = _asked(development, *_best(learned, development))
         return float(says_yes(self.judgements.grades(*asked)).mean())
+
+
+def most_pairs(texts: int, rounds: int, shortlist: int) -> int:
+    """The most pairs that rounds can have judged, of so many texts with so many candidates each.
+
+    Examples
+    --------
+    >>> most_pairs(100, rounds=2, shortlist=4)
+    570
+    """
+    apart = _kept_apart(texts)
+    judged = sum(_texts_of(number, rounds, texts - apart) for number in range(1, rounds + 1))
+    return judged * shortlist + apart * (rounds + 1)
+
+
+def _kept_apart(texts: int) -> int:
+    """How many texts are kept apart."""
+    return min(_MOST_DEVELOPMENT, int(texts * _DEVELOPMENT))
+
+
+def _texts_of(number: int, rounds: int, texts: int) -> int:
+    """How many texts a round has: the later, the more, as its candidates are better."""
+    return math.ceil(texts * number / rounds)
 
 
 def _best(learned: Learned, part: Material) -> tuple[np.ndarray, np.ndarray]:

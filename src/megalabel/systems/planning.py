@@ -16,6 +16,7 @@ from megalabel.base import Component, clone
 from megalabel.data import Corpus, LabelSet
 from megalabel.errors import MegalabelError
 from megalabel.features import Tfidf
+from megalabel.judges import Cost
 from megalabel.labels.points import as_label_points
 from megalabel.linear.training import LANES
 from megalabel.machine import memory_available, memory_in_use, peak_memory
@@ -43,6 +44,8 @@ class Plan:
     gpu_memory: int | None = None
     """Peak bytes on the GPU; None: it uses none."""
     gpu_available: int | None = None
+    judging: Cost | None = None
+    """What a judge costs at most; None: none is asked, or one that costs nothing."""
 
     @property
     def fits(self) -> bool:
@@ -52,7 +55,10 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"fits": self.fits}
+        told = asdict(self) | {"fits": self.fits}
+        if self.judging is not None:
+            told["judging"]["calls"] = self.judging.calls
+        return told
 
 
 def too_large(tagger: Tagger, corpus: Corpus, rows: int = 2_000) -> Plan | None:

@@ -41,7 +41,7 @@ from megalabel.preparing import Prepared
 from megalabel.rankers import ByText
 from megalabel.systems import System
 from megalabel.systems.composed import Composed
-from megalabel.systems.feedback import Feedback, Learned, Material
+from megalabel.systems.feedback import Feedback, Learned, Material, most_pairs
 from megalabel.systems.label_texts import (
     Words,
     as_judged,
@@ -61,6 +61,7 @@ _OF_A_JUDGE = ("judge_options", "judgements", "judged_texts", "calls", "tokens")
 _JUDGED = 5_000  # texts, by judges that cost something
 _NEGATIVES = 3  # of a judge whose no can be relied on
 _DIMENSIONS, _ROUND = 384, 2e-3  # of usual encoders; seconds that a text takes in a round
+_SAMPLED = 200  # pairs that tell how many tokens one takes
 _ENCODING = 5e-3  # seconds that a text takes on one core
 
 
@@ -260,6 +261,36 @@ class ZeroShot(Composed):
         return self._feedback(judge).cost(
             begun.words.ranker, self._judged(begun.material, corpus.labels, judge)
         )
+
+    def judging(self, corpus: Corpus) -> Cost | None:
+        """What the judge would cost at most, at once: no text is encoded. The tokens of a pair are
+        those of some texts and labels. None: no judge is asked, or one that costs nothing.
+
+        Examples
+        --------
+        >>> texts, labels = ["a tale of whales", "the red dress"] * 100, ["whale", "dress"]
+        >>> tagger = ZeroShot(Tfidf(), judge="http://localhost:8080/v1", shortlist=2)
+        >>> print(tagger.judging(Corpus(texts, labels=labels)))
+        600 pairs, 0 of them judged before: 600 calls, about 83,706 tokens
+        """
+        if self.encoder is None or self.judge in (None, "auto"):
+            return None
+        if corpus.texts is None or not len(corpus) or not len(corpus.labels):
+            return None  # a fit says what is missing
+        judge = create_judge(self.judge, **(self.judge_options or {}))
+        if judge.free:
+            return None
+        texts = min(self.texts, len(corpus), self.judged_texts or _JUDGED)
+        pairs = most_pairs(texts, self.rounds, min(self.shortlist, len(corpus.labels)))
+        pairs = pairs if self.calls is None else min(pairs, self.calls)
+        random = np.random.default_rng(self.seed)
+        rows, names = (random.integers(0, n, _SAMPLED) for n in (len(corpus), len(corpus.labels)))
+        labels = as_judged(corpus.labels.take(np.unique(names)), judge)
+        some = corpus.texts.take(pa.array(rows)).to_pylist()
+        tokens = judge.tokens(some, [labels[i % len(labels)] for i in range(len(some))])
+        tokens = round(tokens / len(some) * pairs)
+        tokens = tokens if self.tokens is None else min(tokens, self.tokens)
+        return Cost(pairs, 0, tokens, judge.price(tokens))
 
     # ------------------------------------------------------------------ learning
     def _compose(self, corpus: Corpus) -> Tagger:
@@ -479,7 +510,8 @@ def _without_targets(corpus: Corpus) -> Corpus:
 
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
-    """Words of all texts, and vectors of some; what a judge takes is not foreseen."""
+    """Words of all texts, and vectors of some; the time leaves out how long a judge that is paid for
+    takes to answer, of which there is the number of calls."""
     assert isinstance(tagger, ZeroShot)
     labels = len(corpus.labels)
     letters = 0 if corpus.texts is None else corpus.texts.nbytes
@@ -492,7 +524,8 @@ def plan(tagger: Tagger, corpus: Corpus) -> Plan:
         seconds += _ENCODING * (some + 2 * labels)
         if tagger.judge is not None:
             seconds += _ROUND * tagger.rounds * min(some, tagger.judged_texts or some)
-    return Plan(int(memory_in_use() + memory), int(disk), seconds, memory_available())
+    held, judging = int(memory_in_use() + memory), tagger.judging(corpus)
+    return Plan(held, int(disk), seconds, memory_available(), judging=judging)
 
 
 def zeroshot(
