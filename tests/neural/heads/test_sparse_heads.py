@@ -182,6 +182,22 @@ def test_trained_they_answer(words, corpus, name, options):
     assert np.take_along_axis(corpus.targets.toarray(), ids, 1).mean() > 0.8
 
 
+@pytest.mark.parametrize("name", ["fixed-fan-in", "frequent-and-sparse"])
+def test_a_bias_learns_as_fast_as_that_of_a_dense_head(name):
+    """However few features a label sees, where none of them says anything."""
+    features, targets = torch.zeros((6, 12), requires_grad=True), batch(6, 12, 11)[1]
+    moved = {}
+    for head in (name, "dense"):
+        module = built(head)[1].train()
+        every = torch.arange(len(COUNTS)).expand(6, -1)
+        before = module.scores(features, every)
+        for _ in range(3):
+            module(features, targets)
+        moved[head] = (module.scores(features, every) - before).detach()
+    assert float(moved["dense"].abs().max()) > 0.01
+    torch.testing.assert_close(moved[name], moved["dense"], rtol=1e-4, atol=1e-6)
+
+
 class Interrupted(Exception):
     pass
 

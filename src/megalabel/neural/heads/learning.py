@@ -64,7 +64,7 @@ class LearningModule(LearnedModule):
         self.share = 1.0
         """What the loss counts for beside others: its weights move so much less."""
         self.pace = 1.0
-        """What its rate is multiplied by."""
+        """What the rate of its weights is multiplied by."""
         self.register_buffer("value", torch.zeros((), device=device))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=device))
         self._step: int | None = 0

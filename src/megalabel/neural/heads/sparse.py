@@ -179,7 +179,13 @@ class SparseModule(LearningModule):
         """The mean loss over rows and its gradient by the features; with `update`, a step."""
         if update and self.rewiring is not None and self.rewiring.growth == "gradient":
             self._last = features, targets
-        return super().learn(features, targets, update=update)
+        if not update or self.bias is None or self.pace == 1:
+            return super().learn(features, targets, update=update)
+        # the pace makes up for features that weights do not see; a bias is as any other
+        bias = self.bias.clone()
+        learned = super().learn(features, targets, update=update)
+        self.bias.copy_(bias.lerp_(self.bias, 1 / self.pace))
+        return learned
 
     @torch.no_grad()
     def after_update(self, step: int, total: int) -> None:
