@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import FROZEN, full_tagger, neural, plan_neural
+from megalabel.systems.neural_parts import FROZEN, full_tagger, neural, plan_neural, rewired
 from megalabel.tagger import Tagger
 
 
@@ -36,7 +36,7 @@ def dst(
     says. `rewire` is the share of features that are exchanged each time; 0: a network that stays.
     """
     room = neural()
-    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    rewiring = rewired(rewire, rewire_every, growth)
     head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring)
     return full_tagger(
         "dst",

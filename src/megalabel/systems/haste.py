@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import full_tagger, neural, plan_neural
+from megalabel.systems.neural_parts import full_tagger, neural, plan_neural, rewired
 from megalabel.tagger import Tagger
 
 
@@ -41,7 +41,7 @@ def haste(
     exchanged each time.
     """
     room = neural()
-    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    rewiring = rewired(rewire, rewire_every, growth)
     head = room.heads.FrequentAndSparseHead(
         frequent=frequent,
         fan_in=fan_in,

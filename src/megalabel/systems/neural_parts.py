@@ -171,6 +171,14 @@ def full_tagger(
     return neural_tagger(full, features, system, calibrate, seed)
 
 
+def rewired(fraction: float, every: int | None, growth: str) -> Any:
+    """How the systems exchange features: within each group, as rare labels have small weights, of
+    which a share of the layer would exchange most."""
+    return neural().Rewiring(
+        fraction=fraction, falls=True, every=every, growth=growth, scope="group"
+    )
+
+
 def plan_neural(tagger: Tagger, corpus: Corpus) -> Plan:
     """What a fit costs: its features, its steps, what is done once, and the rest.
 

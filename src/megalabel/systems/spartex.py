@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import full_tagger, neural, plan_neural
+from megalabel.systems.neural_parts import full_tagger, neural, plan_neural, rewired
 from megalabel.tagger import Tagger
 
 
@@ -38,7 +38,7 @@ def spartex(
     features that are exchanged each time.
     """
     room = neural()
-    rewiring = room.Rewiring(fraction=rewire, falls=True, every=rewire_every, growth=growth)
+    rewiring = rewired(rewire, rewire_every, growth)
     head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring)
     if auxiliary:
         head = room.heads.AuxiliaryHead(head, share=auxiliary, until=auxiliary_until)

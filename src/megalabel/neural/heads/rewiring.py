@@ -48,8 +48,8 @@ class Rewiring(Component):
     score : "mean" or "max"
         What a feature's weights in a group come to.
     growth : "random" or "gradient"
-        Which others are grown: any, or those by which the loss of the last batch would fall most
-        (Evci et al. 2020), which takes a dense pass over the labels each time.
+        Which others are grown: any, or those by which the loss of the rows since the last time, of
+        2,048 at most, would fall most (Evci et al. 2020), which takes a dense pass over the labels.
     weights : "zero" or "kept"
         The weights that a new feature begins with: none, or the pruned one's. What the optimiser
         remembers of the pruned one is forgotten.
@@ -119,7 +119,7 @@ class Rewiring(Component):
         step, total
             So many steps of all have been made.
         last
-            The features and targets of the last batch, for growth by gradient.
+            Features and targets of the last rows, for growth by gradient.
         """
         pruned = self.chosen(module, step, total)
         if self.growth == "gradient" and last is not None:
@@ -234,8 +234,8 @@ def _ranks(mask: Tensor, below: int, seed: int, step: int, stream: int, firsts: 
 
 
 def _steepest(module: SparseModule, pruned: Tensor, features: Tensor, targets: Targets) -> Tensor:
-    """The features of all groups, with those in the place of the pruned by which the loss of a
-    batch would fall most."""
+    """The features of all groups, with those in the place of the pruned by which the loss of
+    some rows would fall most."""
     watching = _Steepest(module, features, pruned)
     with torch.autocast(features.device.type, enabled=False):
         plain_step(module, features, targets, update=False, valued=False, made=watching)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from megalabel.neural.heads.base import best_of_chunks
 from megalabel.neural.heads.learning import LearningModule, launches_kernels
+from megalabel.neural.heads.recent import RecentRows
 from megalabel.neural.heads.rewiring import Rewiring, drawn
 from megalabel.neural.heads.steps import native
 from megalabel.neural.heads.steps.optimisers import Optimiser, create
@@ -134,6 +135,8 @@ class SparseModule(LearningModule):
             optimiser, weights, weight_decay=weight_decay, momentum=momentum
         )
         self._last: tuple[Tensor, Targets] | None = None
+        self.recent = RecentRows()
+        """What was learned from since features were last exchanged, for growth by gradient."""
         self.searched: Searched | None = None
         """What kernels searched last."""
 
@@ -190,9 +193,16 @@ class SparseModule(LearningModule):
     @torch.no_grad()
     def after_update(self, step: int, total: int) -> None:
         """A time to exchange features."""
-        if self.rewiring is not None and self.rewiring.is_due(step, total) and self.held:
-            self.rewiring.rewire(self, step, total, self._last)
+        if self.rewiring is None or not self.held:
+            return
+        if getattr(self.loss, "normalised", False):  # denominators of other parts: the last batch's
+            self.recent.clear()
+        if self._last is not None and step <= self.rewiring.until * total:
+            self.recent.add(*self._last)
         self._last = None
+        if self.rewiring.is_due(step, total):
+            self.rewiring.rewire(self, step, total, self.recent.rows())
+            self.recent.clear()
 
     @torch.no_grad()
     def top_k(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
