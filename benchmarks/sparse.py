@@ -1,19 +1,24 @@
 """What sparse output layers are worth: accuracy and bytes by corpus, beside dense ones.
 
-    python benchmarks/sparse.py --data FOLDER … [--model FOLDER] [--cache FOLDER] [--json FILE]
-    python benchmarks/sparse.py --synthetic LABELS [--json FILE]
-    python benchmarks/sparse.py --table FILE
+    python benchmarks/sparse.py --data FOLDER … [--model FOLDER] [--cache FOLDER] --json FILE
+    python benchmarks/sparse.py --synthetic LABELS --json FILE
 
 Each way is one system with one head, on the same texts of a corpus, drawn by a seed, and the
 labels that these carry; others of the test texts count as not found. "bag" ways learn vectors of
 words with the labels; "frozen" ways learn a map over the vectors of a transformer (--model, a
-folder), which are made once and kept in --cache. A way's name says what differs from the system's
-defaults: "static" is without rewiring, "alone" without the auxiliary loss, "random" grows at
-random. dismec is trained on tf-idf, then pruned by thresholds: the other way to few weights.
+folder), which are made once and kept in --cache. A way's name says how many of the weights are left
+out and what differs from the system's defaults: "static" is without rewiring, "alone" without the
+auxiliary loss, "random" grows at random, "wide" has a rectified layer of 2,048 before the labels.
+dismec is trained on tf-idf, then pruned by thresholds: the other way to few weights.
 
 Bytes are those that answer: weights, biases and indices of the output layer, not the encoder.
-Seconds are of CPU. The rate of labels is the same for all; it was chosen on training texts.
-`--json` keeps a line for each way, with the machine, the version and the command.
+Seconds are of CPU. Rates of labels are the same for all ways of an encoder; they and the dropout
+were chosen on training texts.
+
+`--json` keeps a line for each way, with the machine, the version and the command. What is there
+already is not measured again, so a run that was stopped goes on. At the end comes the table of all
+that is asked for; `--seeds 2` measures the ways twice that are compared with each other, and
+the table has their mean.
 """
 
 from __future__ import annotations
@@ -37,29 +42,40 @@ from megalabel.systems.planning import learned_bytes
 Row = dict[str, Any]
 
 STATIC: Row = {"rewire": 0}
-LOW, HIGH = {"fan_in": 50}, {"fan_in": 12}  # of the 300 features of "bag": 83 % and 96 % sparse
 ALONE: Row = {"auxiliary": 0}
+RANDOM: Row = {"growth": "random"}
+BAG = {83: {"fan_in": 50}, 90: {"fan_in": 30}, 96: {"fan_in": 12}}  # of 300 features
+FROZEN = {83: {"fan_in": 64}, 96: {"fan_in": 16}}  # of 384
 # way: system and its options
 WAYS: dict[str, tuple[str, Row]] = {
     "dismec": ("dismec", {}),
     "bag, dense": ("renee", {"dropout": 0.2}),
-    "bag, haste, 83 %": ("haste", LOW),
-    "bag, haste, 90 %": ("haste", {}),
-    "bag, haste, 83 %, static": ("haste", LOW | STATIC),
-    "bag, spartex, 83 %": ("spartex", LOW),
-    "bag, spartex, 83 %, random": ("spartex", LOW | {"growth": "random"}),
-    "bag, spartex, 83 %, static": ("spartex", LOW | STATIC),
-    "bag, spartex, 90 %": ("spartex", {}),
-    "bag, spartex, 96 %": ("spartex", HIGH),
-    "bag, spartex, 96 %, alone": ("spartex", HIGH | ALONE),
-    "bag, spartex, 96 %, alone, static": ("spartex", HIGH | ALONE | STATIC),
+    "bag, haste, 83 %": ("haste", BAG[83]),
+    "bag, haste, 83 %, static": ("haste", BAG[83] | STATIC),
+    "bag, haste, 90 %": ("haste", BAG[90]),
+    "bag, spartex, 83 %": ("spartex", BAG[83]),
+    "bag, spartex, 83 %, static": ("spartex", BAG[83] | STATIC),
+    "bag, spartex, 90 %": ("spartex", BAG[90]),
+    "bag, spartex, 96 %": ("spartex", BAG[96]),
+    "bag, spartex, 96 %, static": ("spartex", BAG[96] | STATIC),
+    "bag, spartex, 96 %, random": ("spartex", BAG[96] | RANDOM),
+    "bag, spartex, 96 %, alone": ("spartex", BAG[96] | ALONE),
+    "bag, spartex, 96 %, alone, static": ("spartex", BAG[96] | ALONE | STATIC),
     "frozen, dense": ("renee", {"dropout": 0.1}),
-    "frozen, dst, 83 %": ("dst", {"fan_in": 64}),
-    "frozen, dst, 90 %": ("dst", {}),
-    "frozen, dst, 83 %, static": ("dst", {"fan_in": 64} | STATIC),
+    "frozen, dst, 83 %": ("dst", FROZEN[83]),
+    "frozen, dst, 83 %, static": ("dst", FROZEN[83] | STATIC),
+    "frozen, dst, 96 %": ("dst", FROZEN[96]),
+    "frozen, dst, 96 %, static": ("dst", FROZEN[96] | STATIC),
+    "frozen, dst, 96 %, wide": ("dst", FROZEN[96] | {"intermediate": 2048}),
 }
+ONCE = ("dismec", "90 %", "random", "wide")
+TWICE = {way for way in WAYS if not any(word in way for word in ONCE)}
+"""Ways that several seeds are for."""
+RATES = {"bag": 0.1, "frozen": 0.01}  # of labels
 THRESHOLDS = (0.1, 0.2, 0.3, 0.5)
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@5")
+ASKED = ("texts", "tests", "epochs", "batch", "tokens")
+"""Options that a figure depends on, and its line says."""
 
 
 def sample(corpus: Corpus, texts: int, skipped: int = 0) -> Corpus:
@@ -85,15 +101,17 @@ def corpora(data: str, options: argparse.Namespace) -> tuple[Corpus, Corpus]:
     return train, test.aligned(train.labels)
 
 
-def created(way: str, options: argparse.Namespace) -> megalabel.Tagger:
+def created(way: str, seed: int, options: argparse.Namespace) -> megalabel.Tagger:
     """A tagger of one of the ways."""
     system, own = WAYS[way]
     if system == "dismec":
         return systems.create(system, calibrate=False)
-    encoder: Any = "bag"
-    if way.startswith("frozen"):
-        from megalabel.neural import FrozenEncoder
+    from megalabel.neural import BagEncoder, FrozenEncoder
 
+    kind = way.partition(",")[0]
+    frozen = kind == "frozen"
+    encoder: Any = BagEncoder(dropout=0.2)
+    if frozen:
         encoder = FrozenEncoder(options.model, cache=options.cache)
     return systems.create(
         system,
@@ -101,9 +119,10 @@ def created(way: str, options: argparse.Namespace) -> megalabel.Tagger:
         max_length=options.tokens,
         epochs=options.epochs,
         batch=options.batch,
-        head_learning_rate=options.rate,
+        head_learning_rate=RATES[kind],
         device="cpu",
         calibrate=False,
+        seed=seed,
         **own,
     )
 
@@ -115,7 +134,7 @@ def figures(tagger: megalabel.Tagger, test: Corpus, train: Corpus) -> Row:
     return {"bytes": layer, **{name: 100 * found[name] for name in ACCURACY}}
 
 
-def measured(data: str, way: str, options: argparse.Namespace) -> list[Row]:
+def measured(data: str, way: str, seed: int, options: argparse.Namespace) -> list[Row]:
     """One way on one corpus; of dismec a row for each threshold too."""
     if way != "dismec":
         import torch
@@ -123,30 +142,28 @@ def measured(data: str, way: str, options: argparse.Namespace) -> list[Row]:
         torch.set_num_threads(options.threads)
     megalabel.set_threads(options.threads)
     train, test = corpora(data, options)
-    about = {
-        "corpus": Path(data).name,
-        "texts": len(train),
-        "labels": len(train.labels),
-        "tests": len(test),
-        "epochs": options.epochs,
-    }
+    about = {"labels": len(train.labels), "seed": seed}
     cpu = time.process_time()
-    tagger = created(way, options).fit(train)
+    tagger = created(way, seed, options).fit(train)
     about["cpu"] = time.process_time() - cpu
-    rows = [about | {"way": way} | figures(tagger, test, train)]
+    rows = [{"way": way} | about | figures(tagger, test, train)]
     if way == "dismec":
         for threshold in THRESHOLDS:
             pruned = figures(tagger.prune(threshold), test, train)
-            rows.append(about | {"way": f"dismec, weights above {threshold}"} | pruned)
+            rows.append({"way": f"dismec, weights above {threshold}"} | about | pruned)
     return rows
 
 
 def table(rows: list[Row]) -> str:
-    """All rows as a table."""
-    lines = ["| corpus | way | P@1 / 3 / 5 | PSP@5 | MB | CPU s |", "|---|---|---:|---:|---:|---:|"]
+    """All rows as a table; those of several seeds by their mean."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        shown = [row["corpus"], row["way"], " / ".join(f"{row[n]:.1f}" for n in ACCURACY[:3])]
-        shown += [f"{row['PSP@5']:.1f}", f"{row['bytes'] / 1e6:.2f}", f"{row['cpu']:.0f}"]
+        groups.setdefault((row["corpus"], row["way"]), []).append(row)
+    lines = ["| corpus | way | P@1 / 3 / 5 | PSP@5 | MB | CPU s |", "|---|---|---:|---:|---:|---:|"]
+    for (corpus, way), some in groups.items():
+        mean = {key: np.mean([row[key] for row in some]) for key in (*ACCURACY, "bytes", "cpu")}
+        shown = [corpus, way, " / ".join(f"{mean[n]:.1f}" for n in ACCURACY[:3])]
+        shown += [f"{mean['PSP@5']:.1f}", f"{mean['bytes'] / 1e6:.2f}", f"{mean['cpu']:.0f}"]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
 
@@ -155,51 +172,66 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", nargs="+", default=[], help="corpora with train and test")
     parser.add_argument("--synthetic", type=int, help="so many labels, a corpus that is made up")
-    parser.add_argument("--table", type=Path, help="a file that --json has written")
     parser.add_argument("--model", help="a folder of a transformer, for frozen ways")
     parser.add_argument("--cache", help="a folder that keeps its vectors")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--texts", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--texts", type=int, default=4_000)
     parser.add_argument("--tests", type=int, default=2_000)
     parser.add_argument("--tokens", type=int, default=64, help="of a text")
-    parser.add_argument("--epochs", type=float, default=10)
+    parser.add_argument("--epochs", type=float, default=15)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=0.1, help="of labels")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--validate", action="store_true", help="test on other training texts")
-    parser.add_argument("--json", type=Path, help="where all figures go, a line each")
-    parser.add_argument("--alone", action="store_true", help="one way, in this process")
+    parser.add_argument("--json", type=Path, help="where figures go and are looked for")
+    parser.add_argument("--alone", type=int, help="one way, in this process, by this seed")
     options = parser.parse_args()
-    if options.table is not None:
-        print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
-        return
-    if options.alone:
-        print(json.dumps(measured(options.data[0], options.ways[0], options)))
+    if options.alone is not None:
+        print(json.dumps(measured(options.data[0], options.ways[0], options.alone, options)))
         return
     about = {
         "machine": f"{platform.machine()}, {platform.system()}, {options.threads} threads",
         "version": megalabel.__version__,
         "command": " ".join(Path(word).name for word in ["python", *sys.argv]),
     }
-    same = ("texts", "tests", "tokens", "epochs", "batch", "rate", "threads", "model", "cache")
-    given = [f"--{n}={getattr(options, n)}" for n in same if getattr(options, n) is not None]
-    given += ["--validate"] * options.validate
+    asked: Row = {name: getattr(options, name) for name in ASKED} | {"validate": options.validate}
+    passed = [f"--{name}={getattr(options, name)}" for name in (*ASKED, "threads")]
+    passed += [
+        f"--{name}={value}" for name in ("model", "cache") if (value := getattr(options, name))
+    ]
+    passed += ["--validate"] * options.validate
+    known: list[Row] = []
+    if options.json is not None and options.json.exists():
+        known = [json.loads(line) for line in options.json.read_text().splitlines()]
+    shown: list[Row] = []
     data = [*options.data, *([f"synthetic-{options.synthetic}"] if options.synthetic else [])]
-    rows: list[Row] = []
-    for corpus in data:
-        for way in options.ways:
-            if way.startswith("frozen") and options.model is None:
-                continue
-            one = [sys.executable, __file__, "--alone", "--data", corpus, "--ways", way, *given]
-            run = subprocess.run(one, capture_output=True, text=True, check=False)
+    jobs = [
+        (corpus, way, seed)
+        for corpus in data
+        for way in options.ways
+        for seed in range(options.seeds if way in TWICE else 1)
+        if options.model is not None or not way.startswith("frozen")
+    ]
+    for corpus, way, seed in jobs:
+        same = asked | {"corpus": Path(corpus).name, "seed": seed}
+        rows = [
+            row
+            for row in known
+            if (row["way"] == way or (way == "dismec" and row["way"].startswith(way)))
+            and all(row.get(name) == value for name, value in same.items())
+        ]
+        if not rows:
+            one = [sys.executable, __file__, f"--alone={seed}", "--data", corpus, "--ways", way]
+            run = subprocess.run([*one, *passed], capture_output=True, text=True, check=False)
             if run.returncode:
                 raise SystemExit(run.stderr)
-            made = [about | row for row in json.loads(run.stdout.splitlines()[-1])]
-            print(table(made).partition("\n")[2].partition("\n")[2], flush=True)
-            rows += made
+            rows = [about | same | row for row in json.loads(run.stdout.splitlines()[-1])]
+            print(table(rows).splitlines()[-1], file=sys.stderr, flush=True)
             if options.json is not None:
                 with options.json.open("a") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in made)
+                    file.writelines(json.dumps(row) + "\n" for row in rows)
+        shown += rows
+    print(table(shown))
 
 
 if __name__ == "__main__":

@@ -176,3 +176,22 @@ def test_systems_that_train_an_encoder_say_so():
     neural = {name for name in systems.names() if systems.get(name).neural}
     assert {"astec", "attentionxml", "dst", "haste", "inceptionxml", "renee", "unidec"} <= neural
     assert not {"auto", "knn", "lexical", "mix", "xr-linear", "zeroshot"} & neural
+
+
+def test_labels_of_few_features_see_most_of_them_in_training():
+    for system in ("dst", "haste", "spartex"):
+        classifier = systems.create(system, encoder="bag").classifier
+        assert (
+            classifier.encoder.dropout
+            < systems.create("renee", encoder="bag").classifier.encoder.dropout
+        )
+        assert classifier.trainer.head_learning_rate == 0.05
+        own = systems.create(system, encoder=BagEncoder(dropout=0.4)).classifier
+        assert own.encoder.dropout == 0.4
+
+
+def test_labels_of_long_vectors_learn_slowly():
+    own = systems.create("dst", encoder="vectors").classifier.trainer
+    assert own.head_learning_rate == 0.01
+    chosen = systems.create("dst", encoder="vectors", head_learning_rate=0.03).classifier.trainer
+    assert chosen.head_learning_rate == 0.03

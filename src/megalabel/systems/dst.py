@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import FROZEN, full_tagger, neural, plan_neural, rewired
+from megalabel.systems.neural_parts import (
+    FROZEN,
+    encoder_of_few,
+    full_tagger,
+    neural,
+    plan_neural,
+    rewired,
+)
 from megalabel.tagger import Tagger
 
 
@@ -22,7 +29,7 @@ def dst(
     epochs: float | None = None,
     batch: int | None = None,
     learning_rate: float = 2e-3,
-    head_learning_rate: float = 0.05,
+    head_learning_rate: float | None = None,
     dropout: float = 0.1,
     device: str = "auto",
     calibrate: bool = True,
@@ -34,13 +41,14 @@ def dst(
 
     A label sees `fan_in` features: of a text's vector, or of a layer of so many as `intermediate`
     says. `rewire` is the share of features that are exchanged each time; 0: a network that stays.
+    `head_learning_rate` is that of labels; None: 0.01 over vectors of a model, else 0.05.
     """
     room = neural()
     rewiring = rewired(rewire, rewire_every, growth)
     head = room.heads.FixedFanInHead(fan_in=fan_in, rewiring=rewiring)
     return full_tagger(
         "dst",
-        _frozen(encoder),
+        encoder_of_few(_frozen(encoder)),
         head,
         max_length=max_length,
         loss=loss,

@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import full_tagger, neural, plan_neural, rewired
+from megalabel.systems.neural_parts import (
+    encoder_of_few,
+    full_tagger,
+    neural,
+    plan_neural,
+    rewired,
+)
 from megalabel.tagger import Tagger
 
 
@@ -27,7 +33,7 @@ def haste(
     learning_rate: float | None = None,
     head_learning_rate: float = 0.05,
     momentum: float = 0.0,
-    dropout: float = 0.2,
+    dropout: float = 0.0,
     device: str = "auto",
     calibrate: bool = True,
     seed: int = 0,
@@ -52,7 +58,7 @@ def haste(
     )
     return full_tagger(
         "haste",
-        encoder,
+        encoder_of_few(encoder),
         head,
         max_length=max_length,
         loss=loss,

@@ -147,7 +147,7 @@ def full_tagger(
     epochs: float | None,
     batch: int | None,
     learning_rate: float | None,
-    head_learning_rate: float,
+    head_learning_rate: float | None,
     device: str,
     calibrate: bool,
     seed: int,
@@ -159,6 +159,8 @@ def full_tagger(
     features, made = encoder_parts(encoder, max_length, pretrain_epochs=0)
     if learning_rate is None:  # what has learned before is to be moved less
         learning_rate = 1e-4 if isinstance(made, room.PretrainedEncoder) else 2e-3
+    if head_learning_rate is None:  # scores of longer vectors move by more
+        head_learning_rate = 0.01 if isinstance(made, room.FrozenEncoder) else 0.05
     trainer = room.Trainer(
         epochs=epochs,
         batch=batch,
@@ -169,6 +171,12 @@ def full_tagger(
     )
     full = room.FullClassifier(made, trainer, head=head, seed=seed, **classifier)
     return neural_tagger(full, features, system, calibrate, seed)
+
+
+def encoder_of_few(encoder: Any) -> Any:
+    """An encoder for labels that see few features. The fewer there are, the more it matters that
+    training leaves some out: so "bag" leaves out fewer."""
+    return neural().BagEncoder(dropout=0.2) if encoder == "bag" else encoder
 
 
 def rewired(fraction: float, every: int | None, growth: str) -> Any:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from megalabel.systems import System
-from megalabel.systems.neural_parts import full_tagger, neural, plan_neural, rewired
+from megalabel.systems.neural_parts import (
+    encoder_of_few,
+    full_tagger,
+    neural,
+    plan_neural,
+    rewired,
+)
 from megalabel.tagger import Tagger
 
 
@@ -25,7 +31,7 @@ def spartex(
     batch: int | None = None,
     learning_rate: float | None = None,
     head_learning_rate: float = 0.05,
-    dropout: float = 0.2,
+    dropout: float = 0.0,
     device: str = "auto",
     calibrate: bool = True,
     seed: int = 0,
@@ -44,7 +50,7 @@ def spartex(
         head = room.heads.AuxiliaryHead(head, share=auxiliary, until=auxiliary_until)
     return full_tagger(
         "spartex",
-        encoder,
+        encoder_of_few(encoder),
         head,
         max_length=max_length,
         loss=loss,
