@@ -84,12 +84,11 @@ class DenseHead(Head):
         seed: int,
         shard: tuple[int, int] | None = None,
     ) -> DenseModule:
-        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
         module = DenseModule(
             width,
             len(counts),
             loss,
-            dtype=torch.bfloat16 if half else torch.float32,
+            dtype=dtype_of(self.precision, device),
             optimiser=self.optimiser,
             momentum=self.momentum,
             bias=True,
@@ -295,6 +294,18 @@ class DenseModule(LearningModule):
 
     def extra_repr(self) -> str:
         return f"width={self.width}, labels={self.labels}, dtype={self.weights.dtype}"
+
+
+def dtype_of(precision: str, device: torch.device) -> torch.dtype:
+    """Of the weights on a device.
+
+    Examples
+    --------
+    >>> dtype_of("auto", torch.device("cpu"))
+    torch.float32
+    """
+    half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
+    return torch.bfloat16 if half else torch.float32
 
 
 def dense_bytes(

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from megalabel.neural.targets import Targets
 
-_ROWS = 2048
+ROWS = 2048
+"""So many are kept at most."""
 
 
 class RecentRows(nn.Module):
@@ -36,7 +37,7 @@ class RecentRows(nn.Module):
     ([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [1, 0, 1])
     """
 
-    def __init__(self, most: int = _ROWS) -> None:
+    def __init__(self, most: int = ROWS) -> None:
         super().__init__()
         self.most = most
         self._batches: deque[tuple[Tensor, Targets]] = deque()

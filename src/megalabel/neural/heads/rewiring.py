@@ -172,12 +172,15 @@ class Rewiring(Component):
         scores = torch.empty(module.indices.shape, device=module.weights.device)
         size = max(1, _PLACES // (module.fan_in * module.group))
         for first in range(0, len(scores), size):
-            sizes = module.weights[first : first + size].float().abs()
-            scores[first : first + size] = sizes.mean(2) if self.score == "mean" else sizes.amax(2)
+            scores[first : first + size] = self._sizes(module.weights[first : first + size])
         if padding and len(scores):
-            sizes = module.weights[-1, :, : module.group - padding].float().abs()
-            scores[-1] = sizes.mean(1) if self.score == "mean" else sizes.amax(1)
+            scores[-1] = self._sizes(module.weights[-1, :, : module.group - padding])
         return scores
+
+    def _sizes(self, weights: Tensor) -> Tensor:
+        """What weights (…, labels) come to over the labels."""
+        sizes = weights.float().abs()
+        return sizes.mean(-1) if self.score == "mean" else sizes.amax(-1)
 
 
 def _smallest(scores: Tensor, count: int, seed: int, step: int) -> Tensor:

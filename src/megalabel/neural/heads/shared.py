@@ -12,8 +12,15 @@ import torch
 from megalabel.base import Check, instance, integer, number, one_of
 from megalabel.data import LabelSet
 from megalabel.neural.heads.base import Head, HeadModule
-from megalabel.neural.heads.dense import UNSEEN_BIAS, DenseModule, dense_bytes, log_odds
+from megalabel.neural.heads.dense import (
+    UNSEEN_BIAS,
+    DenseModule,
+    dense_bytes,
+    dtype_of,
+    log_odds,
+)
 from megalabel.neural.heads.parts import PartsModule, in_order
+from megalabel.neural.heads.recent import ROWS
 from megalabel.neural.heads.rewiring import Rewiring
 from megalabel.neural.heads.sparse import PLACES, SparseModule
 from megalabel.neural.losses.base import Loss
@@ -82,12 +89,11 @@ class SparseHead(Head):
         seed: int,
         shard: tuple[int, int] | None = None,
     ) -> PartsModule:
-        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
         order, frequent = self.order(counts)
         labels = len(order)
         loss = in_order(loss, order)
         common: dict[str, Any] = {
-            "dtype": torch.bfloat16 if half else torch.float32,
+            "dtype": dtype_of(self.precision, device),
             "optimiser": self.optimiser,
             "momentum": self.momentum,
             "bias": True,
@@ -126,8 +132,10 @@ class SparseHead(Head):
         connections = -(-rest // self.group) * fan_in
         kept = connections * (4 + self.group * number * (1 + moments))
         kept += rest * (4 + (4 if self.optimiser == "adam" else 0))
-        # rewiring looks at all features at once; a step at chunks of what groups gather
-        working = connections * REWIRING + PLACES * (4 * number + 16) + 16 * rows * width
+        # rewiring looks at all features at once, by the rows since the last time; a step at chunks
+        # of what groups gather
+        working = connections * REWIRING + PLACES * (4 * number + 16)
+        working += 16 * (rows + ROWS) * width
         order = 16 * labels
         dense = 0
         if frequent:
