@@ -53,6 +53,8 @@ WAYS: dict[str, tuple[str, Row]] = {
     "bag, haste, 83 %": ("haste", BAG[83]),
     "bag, haste, 83 %, static": ("haste", BAG[83] | STATIC),
     "bag, haste, 90 %": ("haste", BAG[90]),
+    "bag, dst, 90 %": ("dst", BAG[90]),
+    "bag, dst, 90 %, static": ("dst", BAG[90] | STATIC),
     "bag, spartex, 83 %": ("spartex", BAG[83]),
     "bag, spartex, 83 %, static": ("spartex", BAG[83] | STATIC),
     "bag, spartex, 90 %": ("spartex", BAG[90]),
@@ -154,6 +156,16 @@ def measured(data: str, way: str, seed: int, options: argparse.Namespace) -> lis
     return rows
 
 
+def measured_before(known: list[Row], way: str, same: Row) -> list[Row]:
+    """The lines of a way, among those that are known, that were asked for in the same words."""
+    return [
+        row
+        for row in known
+        if (row["way"] == way or (way == "dismec" and row["way"].startswith(way)))
+        and all(row.get(name) == value for name, value in same.items())
+    ]
+
+
 def table(rows: list[Row]) -> str:
     """All rows as a table; those of several seeds by their mean."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
@@ -214,12 +226,7 @@ def main() -> None:
     ]
     for corpus, way, seed in jobs:
         same = asked | {"corpus": Path(corpus).name, "seed": seed}
-        rows = [
-            row
-            for row in known
-            if (row["way"] == way or (way == "dismec" and row["way"].startswith(way)))
-            and all(row.get(name) == value for name, value in same.items())
-        ]
+        rows = measured_before(known, way, same)
         if not rows:
             one = [sys.executable, __file__, f"--alone={seed}", "--data", corpus, "--ways", way]
             run = subprocess.run([*one, *passed], capture_output=True, text=True, check=False)
