@@ -251,3 +251,27 @@ def test_hinges_grow_where_there_is_a_gradient():
 def test_parameters_are_checked():
     with pytest.raises(ParameterError, match="scope of Rewiring"):
         Rewiring(scope="row").check_parameters()
+
+
+def learned(rewiring):
+    """The share of rows that a head ranks right, of labels that each depend on two features."""
+    width, labels = 64, 24
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn((1200, width), generator=source)
+    own = torch.stack([torch.randperm(width, generator=source)[:2] for _ in range(labels)])
+    dense = torch.zeros(len(x), labels).scatter_(1, x[:, own].sum(2).argmax(1)[:, None], 1.0)
+    head = SparseModule(width, labels, BCE(), fan_in=3, rewiring=rewiring, seed=1).train()
+    head.learning_rate = 4.0
+    for step in range(1, 401):
+        rows = torch.randint(1000, (32,), generator=source)
+        head(x[rows].requires_grad_(), targets_of(dense[rows]))
+        head.after_update(step, 400)
+    best = head.eval().top_k(x[1000:], 1)[1][:, 0]
+    return float((dense[1000:].argmax(1) == best).float().mean())
+
+
+def test_growth_by_gradient_finds_what_labels_depend_on():
+    """Of 64 features a label sees three."""
+    assert learned(Rewiring(fraction=0.0)) < 0.25
+    often = Rewiring(every=20, fraction=0.3, falls=True, scope="group", growth="gradient")
+    assert learned(often) > 0.6
