@@ -92,7 +92,7 @@ class DualVectors(DenseTree):
         vectors * (its text - usual texts) + neighbours * (the mean of its neighbours' own vectors)
         + (1 - neighbours) * (the mean of all own vectors),
 
-        with texts scaled to length one. Neighbours are the labels with the largest products with
+        with texts made as long as own vectors are. Neighbours are the labels with the largest products with
         its text, in the views that are of texts where there are any.
 
         Parameters
@@ -118,31 +118,40 @@ class DualVectors(DenseTree):
         rows, leaves = as_dense(rows), self.tree_.leaf_of_label
         weights, biases = self.weights_[0][leaves], self.biases_[0][leaves]
         check_width(self, rows, weights.shape[1])
-        shares, near = self._neighbours(rows, weights, blend)
-        views = []
-        for share, view, there, often in zip(
-            self.own_.tolist(),
-            self._views(rows),
-            self._views(weights),
-            self._views(rows[:0] if usual is None else as_dense(usual)),
-            strict=True,
+        often = rows[:0] if usual is None else as_dense(usual)
+        # texts of labels may be kept longer than views give them, as losses divide by a temperature
+        views = [
+            view if share > 0 else view * (_length(there) / _length(texts) if len(texts) else 1)
+            for share, view, there, texts in zip(
+                self.own_.tolist(),
+                self._views(rows),
+                self._views(weights),
+                self._views(often),
+                strict=True,
+            )
+        ]
+        shares, near = self._neighbours(np.hstack(views), weights, blend)
+        made = []
+        for share, view, there, texts in zip(
+            self.own_.tolist(), views, self._views(weights), self._views(often), strict=True
         ):
             if share > 0:
-                own = blend.vectors * np.asarray(normalised_rows(view))
-                if len(often):
-                    own -= blend.vectors * normalised_rows(often).mean(axis=0)
+                loud = blend.vectors * _length(there)
+                own = loud * np.asarray(normalised_rows(view))
+                if len(texts):
+                    own -= loud * normalised_rows(texts).mean(axis=0)
                 own += (1 - blend.neighbours) * there.mean(axis=0, dtype=np.float32)
                 for place in range(near.shape[1]):
                     own += blend.neighbours * shares[:, place, None] * there[near[:, place]]
                 view = (1 - share) * view + share * own
-            views.append(view)
-        made = np.hstack(views).astype(np.float16)
+            made.append(view)
+        added = np.hstack(made).astype(np.float16)
         if known is not None:
-            made[~known] = weights.mean(axis=0, dtype=np.float32)
+            added[~known] = weights.mean(axis=0, dtype=np.float32)
         bias = np.full(len(labels), biases.mean() + blend.shift, np.float32)
         return self.of(
             self.labels_.extended(labels),
-            np.concatenate([weights, made]),
+            np.concatenate([weights, added]),
             self.widths_.tolist(),
             self.own_.tolist(),
             np.append(biases, bias),
@@ -157,6 +166,7 @@ class DualVectors(DenseTree):
         columns = np.repeat(by if by.any() else ~by, self.widths_)
         nothing, most = np.zeros(len(weights), np.float32), min(blend.nearest, len(weights))
         products, near = best_products(rows[:, columns], weights[:, columns], nothing, most)
+        products = products / np.float32(_length(weights[:, columns]) ** 2)
         shares = np.exp((products - products[:, :1]) / np.float32(max(blend.temperature, 1e-6)))
         return shares / shares.sum(axis=1, keepdims=True), near
 
@@ -174,3 +184,9 @@ class DualVectors(DenseTree):
             raise ValueError(f"widths_ of DualVectors must add up to {width}")
         if self.own_ is not None and not ((self.own_ >= 0) & (self.own_ <= 1)).all():
             raise ValueError("own_ of DualVectors must be shares from 0 to 1")
+
+
+def _length(rows: np.ndarray) -> float:
+    """The usual length of rows that are not zero; 1 where all are."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0

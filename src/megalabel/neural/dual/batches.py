@@ -54,6 +54,8 @@ class DualSource(Source):
     hidden : CSR matrix (texts, labels)
         Cells of which nothing is learned, such as a text's own label.
     positives, negatives : int
+    mined_by : "labels", "cosines" or "products"
+        What negatives are mined by: the dual encoder, or the scores of both halves.
     refresh : int
         Epochs after which clusters and negatives are found anew.
     cluster : callable
@@ -76,6 +78,7 @@ class DualSource(Source):
         *,
         positives: int = 1,
         negatives: int = 0,
+        mined_by: str = "labels",
         refresh: int = 5,
         cluster: Callable[[int], int] = lambda epoch: 1,
         extra: bool = True,
@@ -85,6 +88,7 @@ class DualSource(Source):
     ) -> None:
         self.X, self.Z, self.Y, self.hidden = X, Z, Y, hidden
         self.positives, self.negatives, self.refresh = positives, negatives, refresh
+        self.mined_by = mined_by
         self.cluster, self.extra, self.all_labels = cluster, extra, all_labels
         self.chunk, self.seed = chunk, seed
         self.clusters = np.zeros(0, np.int32)
@@ -152,7 +156,13 @@ class DualSource(Source):
             if self.negatives and due:
                 known = csr_matrix(self.Y + self.hidden)
                 count = self.negatives * self.refresh
-                self.hard = hard_negatives(texts, model.seen_labels(self.Z), known, count)
+                # before the first epoch labels' own vectors say nothing
+                if self.mined_by == "labels" or epoch == 0:
+                    labels = model.seen_labels(self.Z)
+                else:
+                    cosines = self.mined_by == "cosines"
+                    texts, labels = model.seen_by_both(self.X, self.Z, cosines)  # type: ignore[union-attr]
+                self.hard = hard_negatives(texts, labels, known, count)
 
     def state(self) -> dict[str, Tensor]:
         return {"clusters": torch.from_numpy(self.clusters), "hard": torch.from_numpy(self.hard)}

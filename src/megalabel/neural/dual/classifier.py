@@ -22,7 +22,7 @@ from megalabel.base import (
 )
 from megalabel.checkpoints import Checkpoint
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, normalised_rows
+from megalabel.data.matrix import check_width
 from megalabel.errors import DataError, ParameterError
 from megalabel.features import Concat, Projected
 from megalabel.features.projected import projected
@@ -54,6 +54,7 @@ class LabelsByText(NeuralClassifier):
     weights_: np.ndarray
     widths_: list[int]
     own_: list[float] | None
+    bias_: np.ndarray
     ranker_: Classifier | None
 
     @property
@@ -93,13 +94,15 @@ class LabelsByText(NeuralClassifier):
         views: Sequence[View],
         vectors: Sequence[np.ndarray],
         own: Sequence[float],
+        bias: np.ndarray | None = None,
     ) -> None:
-        """Take a trained network as learned: views of texts, what they are multiplied by, and the
-        share of labels' own vectors in that."""
+        """Take a trained network as learned: views of texts, what they are multiplied by, the share
+        of labels' own vectors in that, and what is added."""
         self.encoder_ = clone(self.encoder).keep(model.encoder)
         self.views_ = [view.arrays() for view in views]
         self.weights_ = np.hstack(vectors).astype(np.float16)
         self.widths_ = [part.shape[1] for part in vectors]
+        self.bias_ = np.zeros(len(self.weights_), np.float32) if bias is None else bias.copy()
         reads_label_texts = model.label_encoder is model.encoder or min(own) == 1
         self.own_ = list(own) if reads_label_texts else None
 
@@ -118,7 +121,7 @@ class LabelsByText(NeuralClassifier):
         """The linear classifier over words and vectors, or the products."""
         if self.ranker_ is not None:
             return self.ranker_
-        return DualVectors.of(self.labels_, self.weights_, self.widths_, self.own_)
+        return DualVectors.of(self.labels_, self.weights_, self.widths_, self.own_, self.bias_)
 
     def features(self, X: Any) -> Any:
         """What the ranker sees of rows."""
@@ -197,8 +200,15 @@ class DualClassifier(LabelsByText):
         The most texts that an encoder reads at once in training: a batch, or all labels, in any
         memory, for a second pass (`neural.dual.caching`).
     answer : "both", "labels" or "classifier"
-        By what a trained model answers: both products added up, that of labels' texts, or that of
-        their own vectors.
+        By what a trained model answers: both halves' scores added up, that of labels' texts, or
+        that of their own vectors.
+    scores : "cosines" or "products"
+        A half's score: the cosine of a text and a label, as published; or what its loss saw, the
+        product divided by the loss's temperature. For products labels' own vectors have biases,
+        which begin at how frequent labels are. A `ranker` reads vectors of length one either way.
+    mined_by : "labels" or "both"
+        The scores that texts are taken for labels by: the dual encoder's, as published, or those
+        of both halves.
     seed : int
 
     Attributes
@@ -210,6 +220,8 @@ class DualClassifier(LabelsByText):
         What views of texts are multiplied by.
     widths_, own_ : list
         As of `rankers.DualVectors`.
+    bias_ : float32 array (labels,)
+        What is added to the products.
     ranker_ : Classifier or None
 
     Examples
@@ -246,6 +258,8 @@ class DualClassifier(LabelsByText):
         "bank": boolean(),
         "chunk": integer(1) | one_of(None),
         "answer": one_of("both", "labels", "classifier"),
+        "scores": one_of("cosines", "products"),
+        "mined_by": one_of("labels", "both"),
         "seed": integer(0),
     }
 
@@ -276,6 +290,8 @@ class DualClassifier(LabelsByText):
         bank: bool = False,
         chunk: int | None = None,
         answer: str = "both",
+        scores: str = "cosines",
+        mined_by: str = "labels",
         seed: int = 0,
     ) -> None:
         self.encoder = encoder
@@ -302,6 +318,8 @@ class DualClassifier(LabelsByText):
         self.bank = bank
         self.chunk = chunk
         self.answer = answer
+        self.scores = scores
+        self.mined_by = mined_by
         self.seed = seed
 
     def _train(self, examples: Examples, checkpoint: Checkpoint) -> None:
@@ -309,21 +327,18 @@ class DualClassifier(LabelsByText):
         if self.over == "labels" and self.classifier_loss is not None:
             raise ParameterError("over='labels' trains no own vectors: leave out classifier_loss")
         model = self.trained(examples, checkpoint)
-        label_vectors = model.seen_labels(rows_read(examples.label_rows))
-        if model.table is None:
-            self._keep(model, [model.view], [label_vectors], [0.0])
-        else:
-            assert model.classifier_view is not None
-            own = normalised_rows(model.table.weight.detach().float().cpu().numpy())
-            model.classifier_view.unit = True
+        cosines = self.scores == "cosines" or self.ranker is not None
+        vectors, bias = model.label_halves(rows_read(examples.label_rows), cosines)
+        views, halves = model.views(cosines), [0]
+        if model.table is not None:
             halves = {"labels": [0], "classifier": [1], "both": [0, 1]}[self.answer]
-            views, vectors = [model.view, model.classifier_view], [label_vectors, own]
-            self._keep(
-                model,
-                [views[i] for i in halves],
-                [vectors[i] for i in halves],
-                [(0.0, 1.0)[i] for i in halves],
-            )
+        self._keep(
+            model,
+            [views[i] for i in halves],
+            [vectors[i] for i in halves],
+            [(0.0, 1.0)[i] for i in halves],
+            None if self.answer == "labels" else bias,
+        )
         self._rank_by_words(examples)
 
     def trained(self, examples: Examples, checkpoint: Checkpoint) -> DualModel:
@@ -352,6 +367,7 @@ class DualClassifier(LabelsByText):
             hidden,
             positives=self.positives,
             negatives=self.negatives,
+            mined_by="labels" if self.mined_by == "labels" else self.scores,
             refresh=self.refresh,
             cluster=self._cluster_sizes(trainer.batch_of(counted), epochs),
             extra=self.extra,
@@ -378,8 +394,12 @@ class DualClassifier(LabelsByText):
         if self.label_encoder is not None:
             other = self.label_encoder.begin(Z, self.seed + 1, self.training, checkpoint, names)
         view = View(module.width, self.width, tanh=True, unit=self.unit, dropout=self.dropout)
-        own = own_objective = None
+        own = own_objective = bias = None
         if self.classifier_loss is not None:
+            if self.scores == "products":
+                bias = np.log(
+                    (np.bincount(Y.indices, minlength=Y.shape[1]) + 0.5) / (Y.shape[0] + 1)
+                )
             own = View(module.width, self.classifier_width, dropout=self.dropout)
             own_objective = Objective(
                 made_loss(self.classifier_loss),
@@ -396,6 +416,7 @@ class DualClassifier(LabelsByText):
             own_objective,
             self.training,
             labels=Y.shape[1],
+            bias=bias,
             bank=Y.shape[0] if self.bank else None,
             projection_rate=self.projection_rate,
         )

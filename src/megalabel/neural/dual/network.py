@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from megalabel.data.matrix import normalised_rows
 from megalabel.neural.dual.batches import DualBatch
 from megalabel.neural.dual.caching import encoded_in_chunks, rows_in_chunks
 from megalabel.neural.encoders import EncoderModule
@@ -98,6 +100,8 @@ class DualModel(Model):
     classifier_objective : Objective, optional
     trainer : Trainer
     labels : int
+    bias : float array (labels,), optional
+        What the biases of labels' own vectors begin with; None: they have none.
     bank : int, optional
         Keep the vector that each of so many texts had when it was last learned from.
     projection_rate : float
@@ -117,6 +121,7 @@ class DualModel(Model):
         trainer: Trainer,
         *,
         labels: int,
+        bias: np.ndarray | None = None,
         bank: int | None = None,
         projection_rate: float = 2.0,
     ) -> None:
@@ -126,9 +131,13 @@ class DualModel(Model):
         self.objective, self.classifier_objective = objective, classifier_objective
         self.trainer, self.projection_rate = trainer, projection_rate
         self.table: nn.Embedding | None = None
+        self.biases: nn.Embedding | None = None
         if classifier_view is not None:
             self.table = nn.Embedding(labels, classifier_view.width, sparse=True)
             nn.init.normal_(self.table.weight, std=classifier_view.width**-0.5)
+            if bias is not None:
+                values = torch.from_numpy(np.asarray(bias, np.float32)[:, None])
+                self.biases = nn.Embedding.from_pretrained(values, freeze=False, sparse=True)
         made = None if bank is None else torch.zeros(bank, view.width, dtype=torch.float16)
         self.register_buffer("bank", made)
 
@@ -139,7 +148,8 @@ class DualModel(Model):
             "views": Group(views, factor=self.projection_rate),
         }
         if self.table is not None:
-            groups["classifier"] = Group([self.table], "head_learning_rate")
+            own = [self.table] if self.biases is None else [self.table, self.biases]
+            groups["classifier"] = Group(own, "head_learning_rate")
         return groups
 
     def forward(self, batch: DualBatch) -> Tensor:
@@ -154,8 +164,11 @@ class DualModel(Model):
         if self.classifier_objective is not None:
             assert self.classifier_view is not None
             assert self.table is not None
-            own = self.table(batch.labels)
-            total = total + self.classifier_objective(self.classifier_view(seen), own, batch)
+            texts, own = self.classifier_view(seen), self.table(batch.labels)
+            if self.biases is not None:
+                texts = torch.cat([texts, torch.ones_like(texts[:, :1])], 1)
+                own = torch.cat([own, self.biases(batch.labels)], 1)
+            total = total + self.classifier_objective(texts, own, batch)
         return total
 
     # ------------------------------------------------------------------ as it answers
@@ -169,6 +182,43 @@ class DualModel(Model):
         """What labels are compared with texts by."""
         encoder = self.label_encoder
         return encoded(encoder, Z, self.trainer, what=lambda z: self.view(encoder(z)))
+
+    def views(self, cosines: bool) -> list[View]:
+        """What texts are seen by where both halves answer, by cosines or by products as learned."""
+        if self.classifier_view is None:
+            return [self.view]
+        own = copy(self.classifier_view)
+        own.unit = cosines
+        return [self.view, own]
+
+    def label_halves(self, Z: Any, cosines: bool) -> tuple[list[np.ndarray], np.ndarray]:
+        """Of each half the vectors of all labels, by which it scores them, and their biases."""
+        texts = self.seen_labels(Z)
+        none = np.zeros(len(texts), np.float32)
+        if self.table is None:
+            return [texts], none
+        own = self.table.weight.detach().float().cpu().numpy()
+        if cosines:
+            return [texts, normalised_rows(own)], none
+        first, second = (
+            1.0 if x is None else float(getattr(x.loss, "temperature", 1.0))
+            for x in (self.objective, self.classifier_objective)
+        )
+        bias = none if self.biases is None else self.biases.weight.detach()[:, 0].cpu().numpy()
+        return [texts / first, own / second], bias / second
+
+    def seen_by_both(self, X: Any, Z: Any, cosines: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of texts and of labels whose products are the scores of both halves."""
+        views = self.views(cosines)
+
+        def seen(x: Any) -> Tensor:
+            vectors = self.encoder(x)
+            return torch.cat([*(v(vectors) for v in views), torch.ones_like(vectors[:, :1])], 1)
+
+        halves, bias = self.label_halves(Z, cosines)
+        return encoded(self.encoder, X, self.trainer, what=seen), np.hstack(
+            [*halves, bias[:, None]]
+        )
 
 
 class TableModel(Model):
