@@ -7,9 +7,10 @@ All learn from the same texts of the train part, drawn by a seed, with one encod
 name or folder of a Hugging Face model ("frozen:" before it: not trained itself; --vectors keeps
 what it makes of texts), or "bag", word vectors that are added up. --words also
 trains a linear ranker on words and vectors for each, and measures linear systems. Where --texts
-bounds the training texts, labels that none of these carries are left out of both parts. A text that
-is itself a label, by its id or by its text, is not asked about that label; nor is a dual encoder
-taught anything of it. --ablation leaves parts out of unidec, one at a time.
+bounds the training texts, labels that none of these carries are left out of both parts; --tests
+bounds the test texts. A text that is itself a label, by its id or by its text, is not asked about
+that label; nor is a dual encoder taught anything of it. --ablation leaves parts out of unidec, one
+at a time.
 
 Each row is a process of its own, so its peak of memory is its own: it includes that of reading the
 corpus. Results are lines of JSON, which are not made again: a run that was stopped goes on.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -32,7 +34,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import megalabel
-from megalabel import Corpus, systems
+from megalabel import Corpus, Tagger, systems
 
 RESULTS = Path(__file__).parent / "results" / "dual.jsonl"
 CORPORA = ("debian-depends", "wordnet-hypernyms")
@@ -49,30 +51,34 @@ ROWS: dict[str, Row] = {
     "renee": ("renee", {}),
 }
 BY_TEXTS = ("unidec", "depsl", "siamesexml", "ngame", "dexml")  # those that a ranker can follow
+MIXED: Row = ("mix", {"members": [("unidec", {}), ("xr-linear", {})]})
 LINEAR: dict[str, Row] = {
     name: (name, {}) for name in ("xr-linear", "bonsai", "parabel", "plt", "dismec")
 }
 MOST_CELLS = 6e8  # texts times labels; of more, one-versus-all takes over ten minutes
+AS_PUBLISHED = {"scores": "cosines", "mined_by": "labels", "width": 384, "classifier_width": 384}
 ABLATION: dict[str, Row] = {
     "unidec": ("unidec", {}),
+    "as published": ("unidec", AS_PUBLISHED),
+    "cosines": ("unidec", {"scores": "cosines"}),
+    "mined by the dual encoder": ("unidec", {"mined_by": "labels"}),
+    "no mined labels": ("unidec", {"negatives": 0}),
+    "projection for labels' own vectors": ("unidec", {"classifier_width": 384}),
+    "both projections": ("unidec", {"width": 384, "classifier_width": 384}),
+    "no auxiliary loss": ("unidec", {"auxiliary": False}),
+    "auxiliary loss alone": ("unidec", {"auxiliary": False, "classifier_loss": "bce"}),
     "dual encoder answers": ("unidec", {"answer": "labels"}),
     "classifier answers": ("unidec", {"answer": "classifier"}),
     "loss of the classifier alone": ("unidec", {"share": 0.0, "answer": "classifier"}),
-    "both projections": ("unidec", {"width": 384}),
-    "projection of labels' texts alone": ("unidec", {"width": 384, "classifier_width": None}),
-    "no projections": ("unidec", {"classifier_width": None}),
-    "no auxiliary loss": ("unidec", {"auxiliary": False}),
-    "auxiliary loss alone": ("unidec", {"auxiliary": False, "classifier_loss": "bce"}),
+    "random batches": ("unidec", {"classifier__clusters": None}),
+    "no extra positives": ("unidec", {"classifier__extra": False}),
+    "one positive a text": ("unidec", {"positives": 1}),
     "symmetric losses": ("unidec", {"symmetric": True}),
     "contrastive, dual encoder": ("unidec", {"loss": "contrastive"}),
     "contrastive, both": (
         "unidec",
         {"loss": "contrastive", "classifier_loss": "contrastive"},
     ),
-    "no mined labels": ("unidec", {"negatives": 0}),
-    "one positive a text": ("unidec", {"positives": 1}),
-    "no extra positives": ("unidec", {"classifier__extra": False}),
-    "random batches": ("unidec", {"classifier__clusters": None}),
 }
 
 
@@ -107,9 +113,25 @@ def encoder_of(given: argparse.Namespace) -> Any:
     return FrozenEncoder(source, cache=str(given.vectors))
 
 
+def created(given: argparse.Namespace, row: Row) -> Tagger:
+    """A system by its row."""
+    name, settings = row
+    if name == "mix":
+        members = [created(given, member) for member in settings["members"]]
+        return systems.create("mix", members=members, calibration=None, seed=given.seed)
+    shared: dict[str, Any] = {"calibrate": False, "seed": given.seed}
+    if systems.get(name).neural:
+        shared["device"] = given.device
+        shared |= {} if given.epochs is None else {"epochs": given.epochs}
+        shared |= {} if name == "astec" else {"encoder": encoder_of(given)}
+    return systems.create(name, **shared | settings)
+
+
 def measured(given: argparse.Namespace, row: Row) -> dict[str, Any]:
     """Train a system and ask it about the test part."""
     import torch
+
+    from megalabel import neural
 
     torch.set_num_threads(given.threads)
     megalabel.set_threads(given.threads)
@@ -120,16 +142,19 @@ def measured(given: argparse.Namespace, row: Row) -> dict[str, Any]:
     known = np.flatnonzero(train.label_counts)
     train = with_own_labels(train.with_labels(known))
     test = megalabel.read(given.data / given.corpora[0], "test").with_labels(known)
-    test = with_own_labels(test[np.flatnonzero(np.diff(test.targets.indptr))])
-    name, settings = row
-    shared: dict[str, Any] = {"calibrate": False, "seed": given.seed}
-    if systems.get(name).neural:
-        shared["device"] = given.device
-        shared |= {} if given.epochs is None else {"epochs": given.epochs}
-        shared |= {} if name == "astec" else {"encoder": encoder_of(given)}
+    asked = np.flatnonzero(np.diff(test.targets.indptr))
+    if given.tests and len(asked) > given.tests:
+        order = np.random.default_rng(given.seed).permutation(len(asked))
+        asked = np.sort(asked[order[: given.tests]])
+    test = with_own_labels(test[asked])
+    tagger = created(given, row)
     clock, cpu = time.perf_counter(), time.process_time()
-    tagger = systems.create(name, **shared | settings).fit(train)
+    with neural.Stopwatch() as watch:
+        tagger.fit(train)
     seconds = {"s": time.perf_counter() - clock, "CPU s": time.process_time() - cpu}
+    if watch.trainings and row[0] != "mix":
+        steps = math.ceil(len(train) / tagger.classifier.training.batch_of(len(train)))
+        seconds["s an epoch"] = max(steps * t.seconds / t.steps for t in watch.trainings)
     found = tagger.evaluate(test, k=(1, 3, 5))
     scores = {measure: 100 * float(found[measure]) for measure in MEASURES}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -145,19 +170,22 @@ def rows_of(given: argparse.Namespace, cells: float) -> dict[str, Row]:
         if given.words:
             for name in BY_TEXTS:
                 rows[f"{name}, with words"] = (name, {"ranker": "auto"})
+            rows["unidec and xr-linear, mixed"] = MIXED
             rows |= {k: r for k, r in LINEAR.items() if k != "dismec" or cells <= MOST_CELLS}
     return {name: row for name, row in rows.items() if not given.only or name in given.only}
 
 
 def shown(lines: list[dict[str, Any]]) -> None:
     """A table in Markdown."""
-    print("\n| corpus | texts | what | P@1/3/5 | PSP@1/3/5 | s | CPU s | GiB |")
-    print("|---|---:|---|---:|---:|---:|---:|---:|")
+    print("\n| corpus | texts | what | P@1/3/5 | PSP@1/3/5 | s an epoch | s | CPU s | GiB |")
+    print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for line in lines:
         cells = [f"{line[m]:.2f}" for m in MEASURES]
+        cost = f"{line['s']:.0f} | {line['CPU s']:.0f} | {line['GiB']:.1f}"
+        epoch = f"{line['s an epoch']:.1f}" if "s an epoch" in line else ""
         print(
             f"| {line['corpus']} | {line['texts']:,} | {line['what']} | {' / '.join(cells[:3])} | "
-            f"{' / '.join(cells[3:])} | {line['s']:.0f} | {line['CPU s']:.0f} | {line['GiB']:.1f} |"
+            f"{' / '.join(cells[3:])} | {epoch} | {cost} |"
         )
 
 
@@ -166,6 +194,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a folder of corpora")
     parser.add_argument("--corpora", nargs="*", default=CORPORA)
     parser.add_argument("--texts", type=int, default=0, help="training texts at most; 0: all")
+    parser.add_argument("--tests", type=int, default=0, help="test texts at most; 0: all")
     parser.add_argument("--encoder", default="bag")
     parser.add_argument("--vectors", type=Path, help="a folder that keeps a frozen model's vectors")
     parser.add_argument("--epochs", type=float, help="of every training; by default each its own")
@@ -192,7 +221,8 @@ def main() -> None:
         for what, row in rows_of(given, texts * len(train.labels)).items():
             key = {"corpus": corpus, "texts": texts, "what": what, "settings": list(row)}
             key |= {name: about[name] for name in ("encoder", "epochs", "seed")}
-            line = next((x for x in lines if key.items() <= x.items()), None)
+            key["tests"] = given.tests
+            line = next((x for x in lines if key.items() <= ({"tests": 0} | x).items()), None)
             if line is None:
                 command = [sys.executable, __file__, *sys.argv[1:], "--row", json.dumps(row)]
                 done = subprocess.run(

@@ -1,16 +1,19 @@
 """Label points beside none: what texts of labels as rows of training gain, on real corpora.
 
     python benchmarks/label_points.py --data DATA [--corpora NAME ...] [--systems NAME ...]
-        [--seeds 2] [--texts 0] [--choose | --ablation] [--results FILE]
+        [--seeds 2] [--texts 0] [--tests 0] [--known] [--held-out]
+        [--choose | --ablation] [--results FILE]
 
 Each variant is trained on the same texts by the same features as the control, which has no label
 points, and measured on the test part; differences have 95 % intervals over its texts, paired, of
 the mean over seeds. A seed draws the texts of training (--texts of them; 0: all) and fixes trees.
-Where texts are labels that they do not carry, these are left out of the answers of all variants.
+--known leaves out labels that no training text has: with few texts of many labels their label
+points would be most of the rows. Where texts are labels that they do not carry, these are left out
+of the answers of all variants, and texts that are labels are also measured apart from the others.
 
---choose compares weights and texts of labels on a tenth of the training texts, held out: the
-defaults are from there. It flatters label points, as labels of no text left are reached by theirs
-alone. --ablation compares targets, thresholds, shares and samples.
+--choose compares weights and texts of labels on a tenth of the training texts, held out, where the
+defaults are from; --held-out compares targets there. It flatters label points, as labels of no text
+left are reached by theirs alone. --ablation compares targets, thresholds, shares and samples.
 Results are lines of JSON, one a variant; one that is in the file is not run again.
 """
 
@@ -39,11 +42,13 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "xr-linear": {},
     "dismec": {},
     "astec": {"width": 64, "classifier__trainer__epochs": 5, "device": "cpu"},
+    "unidec": {"epochs": 15, "device": "cpu"},
 }
 MOST_CELLS = 6e8  # texts times labels; of more, one-versus-all takes over ten minutes
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
 SAMPLES = 1_000
 
+Parts = dict[str, Evaluation]  # of a variant: of all texts, and of some of them
 Variants = dict[str, dict[str, Any]]
 MAIN: Variants = {
     "self": {},
@@ -82,23 +87,30 @@ def without_own(corpus: Corpus) -> Corpus:
     return Corpus(corpus.texts, None, corpus.targets, corpus.labels, ids=corpus.ids, excluded=cells)
 
 
-def parts(data: Path, name: str, texts: int, seed: int, held_out: bool) -> tuple[Corpus, Corpus]:
+def parts(options: argparse.Namespace, name: str, seed: int) -> tuple[Corpus, Corpus]:
     """What is trained on, and what it is measured on."""
-    train = read(data / name, "train")
-    order = np.random.default_rng(seed).permutation(len(train))
-    if held_out:
+    train = read(options.data / name, "train")
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(train))
+    if options.held_out:
         apart, order = np.split(order, [len(train) // 10])
         test = train[np.sort(apart)]
     else:
-        test = read(data / name, "test").aligned(train.labels)
-    train = train[np.sort(order[: texts or None])]
+        test = read(options.data / name, "test").aligned(train.labels)
+    train = train[np.sort(order[: options.texts or None])]
+    if options.known:
+        known = np.flatnonzero(train.label_counts)
+        train, test = train.with_labels(known), test.with_labels(known)
+        test = test[np.flatnonzero(np.diff(test.targets.indptr))]
+    if options.tests and len(test) > options.tests:
+        test = test[np.sort(random.permutation(len(test))[: options.tests])]
     return train, test if own_labels(train) is None else without_own(test)
 
 
 def measured(
     system: str, parameters: dict[str, Any] | None, train: Corpus, test: Corpus, seed: int
-) -> tuple[Evaluation, float]:
-    """The evaluation of one variant, and CPU seconds of its fit."""
+) -> tuple[Parts, float]:
+    """The evaluations of one variant, and CPU seconds of its fit."""
     points = None if parameters is None else LabelPoints(**parameters)
     tagger = systems.create(
         system, calibration=None, label_points=points, seed=seed, **SYSTEMS[system]
@@ -106,22 +118,37 @@ def measured(
     started = time.process_time()
     tagger.fit(train)
     seconds = time.process_time() - started
-    return tagger.evaluate(test, k=(1, 3, 5)), seconds
+    made = {"all": tagger.evaluate(test, k=(1, 3, 5))}
+    are_labels = np.diff(OwnLabels(test.labels).cells(test).indptr) > 0
+    if test.excluded is not None and are_labels.any() and not are_labels.all():
+        made["labels"] = tagger.evaluate(test[np.flatnonzero(are_labels)], k=(1, 3, 5))
+        made["others"] = tagger.evaluate(test[np.flatnonzero(~are_labels)], k=(1, 3, 5))
+    return made, seconds
 
 
-def row_of(found: list[tuple[Evaluation, float]], control: list[tuple[Evaluation, float]]) -> Any:
-    """Means over seeds, and differences from the control with their intervals."""
+def row_of(found: list[tuple[Parts, float]], control: list[tuple[Parts, float]]) -> dict[str, Any]:
+    """Means over seeds, and differences from the control with their intervals; those of all texts
+    first, then those of texts that are labels, and of the others, if some are."""
     row: dict[str, Any] = {"CPU s": round(float(np.mean([s for _, s in found])), 1)}
+    for part in found[0][0]:
+        made = gains([p[part] for p, _ in found], [p[part] for p, _ in control], found is control)
+        row |= made if part == "all" else {part: made}
+    return row
+
+
+def gains(found: list[Evaluation], control: list[Evaluation], same: bool) -> dict[str, Any]:
+    """Means over seeds, and differences from the control with their intervals."""
+    row: dict[str, Any] = {"texts": found[0].rows}
     ours, theirs = (
-        [evaluation.sampled(samples=SAMPLES, seed=0) for evaluation, _ in side]
+        [evaluation.sampled(samples=SAMPLES, seed=0) for evaluation in side]
         for side in (found, control)
     )
     for name in MEASURES:
-        mean = 100 * np.mean([evaluation[name] for evaluation, _ in found])
+        mean = 100 * np.mean([evaluation[name] for evaluation in found])
         row[name] = round(float(mean), 2)
-        if found is control:
+        if same:
             continue
-        base = 100 * np.mean([evaluation[name] for evaluation, _ in control])
+        base = 100 * np.mean([evaluation[name] for evaluation in control])
         sampled = np.mean([a[name] - b[name] for a, b in zip(ours, theirs, strict=True)], axis=0)
         low, high = percentiles(100 * sampled, 0.95)
         row[f"{name} gain"] = [round(float(x), 2) for x in (mean - base, low, high)]
@@ -141,27 +168,28 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=["xr-linear", "dismec"])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--texts", type=int, default=0)
+    parser.add_argument("--tests", type=int, default=0)
+    parser.add_argument("--known", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--held-out", action="store_true", help="held out of training, not tests")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--choose", action="store_true")
     kind.add_argument("--ablation", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    options.held_out |= options.choose
     megalabel.set_threads(options.threads)
     variants = CHOICES if options.choose else ABLATION if options.ablation else MAIN
     kept = options.results.read_text().splitlines() if options.results.exists() else []
     known = {json.dumps(json.loads(line)["setting"]) for line in kept}
     for name in options.corpora:
         for system in options.systems:
-            pairs = [
-                parts(options.data, name, options.texts, seed, options.choose)
-                for seed in range(options.seeds)
-            ]
+            pairs = [parts(options, name, seed) for seed in range(options.seeds)]
             train = pairs[0][0]
             if system == "dismec" and len(train) * len(train.labels) > MOST_CELLS:
                 print(f"{name}: {system} would take over ten minutes")
                 continue
-            control: list[tuple[Evaluation, float]] = []
+            control: list[tuple[Parts, float]] = []
             for variant, parameters in [("none", None), *variants.items()]:
                 if "texts" in (parameters or {}) and train.labels.texts is None:
                     continue
@@ -171,8 +199,10 @@ def main() -> None:
                     "system": system,
                     "variant": variant,
                     "seeds": options.seeds,
-                    "held out": options.choose,
+                    "held out": options.held_out,
                 }
+                setting |= {"tests": options.tests} if options.tests else {}
+                setting |= {"known": True} if options.known else {}
                 if json.dumps(setting) in known and variant != "none":
                     continue
                 found = [
@@ -187,8 +217,10 @@ def main() -> None:
                     "machine": f"{platform.machine()}, {platform.system()}",
                     "megalabel": megalabel.__version__,
                 }
-                gains = {n: row.get(f"{n} gain", row[n]) for n in ("P@1", "PSP@5", "coverage@5")}
-                print(name, system, variant, gains, f"{row['CPU s']} s", flush=True)
+                for part in found[0][0]:
+                    some = row if part == "all" else row[part]
+                    shown = {n: some.get(f"{n} gain", some[n]) for n in ("P@1", "PSP@5")}
+                    print(name, system, variant, part, some["texts"], shown, flush=True)
                 options.results.parent.mkdir(exist_ok=True)
                 with options.results.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -22,7 +22,7 @@ def unidec(
     max_length: int = 128,
     loss: Any = "decoupled-softmax",
     classifier_loss: Any = "decoupled-softmax",
-    temperature: float = 0.05,
+    temperature: float = 0.07,
     classifier_temperature: float = 1.0,
     auxiliary: bool = True,
     symmetric: bool = False,

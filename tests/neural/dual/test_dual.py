@@ -137,6 +137,7 @@ CASES = {
     "labels alone": {},
     "both": {**JOINT, "width": 6, "classifier_width": 5, "clusters": "batch", "symmetric": True},
     "classifier": {**JOINT, "answer": "classifier"},
+    "products": {**JOINT, "scores": "products", "mined_by": "both", "refresh": 1},
     "all labels": {"all_labels": True, "chunk": 4},
     "over labels": {"over": "labels", "loss": CosineLikelihood()},
     "bank": {"bank": True, "clusters": [0.0, 0.5], "extra": False},
@@ -209,6 +210,45 @@ def test_both_halves_answer_by_the_sum_of_two_cosines(corpus):
             np.testing.assert_allclose(lengths, 2**0.5 if answer == "both" else 1, atol=1e-3)
     np.testing.assert_allclose(found["both"], found["labels"] + found["classifier"], atol=1e-4)
     assert np.abs(found["both"]).max() <= 2 + 1e-3
+
+
+def test_both_halves_answer_by_what_their_losses_saw(corpus):
+    data, found = examples(corpus), {}
+    losses = {"loss": DecoupledSoftmax(temperature=0.1)}
+    losses["classifier_loss"] = DecoupledSoftmax(temperature=2.0)
+    for scores in ("cosines", "products"):
+        for answer in ("labels", "classifier", "both"):
+            options = {**JOINT, **losses, "scores": scores, "answer": answer}
+            made = DualClassifier(BAG, trainer(), **options).fit_examples(data)
+            products = made.features(data.rows) @ made.weights_.astype(np.float32).T
+            found[scores, answer] = products + made.bias_
+            assert made.bias_.any() == (scores == "products" and answer != "labels")
+    both = found["products", "labels"] + found["products", "classifier"]
+    np.testing.assert_allclose(found["products", "both"], both, rtol=1e-2, atol=1e-2)
+    # labels' own vectors keep their lengths
+    own = DualClassifier(BAG, trainer(), **{**JOINT, **losses, "scores": "products"})
+    model = own.trained(data, checkpoints.Checkpoint(own, *own.learned_from(data)))
+    made = own.fit_examples(data)
+    table = model.table.weight.detach().numpy()
+    np.testing.assert_allclose(made.weights_[:, -8:], table / 2, atol=1e-3)
+    np.testing.assert_allclose(made.bias_, model.biases.weight.detach().numpy()[:, 0] / 2)
+
+
+def test_biases_begin_at_how_frequent_labels_are(corpus):
+    data, still = examples(corpus), trainer(head_learning_rate=0.0)
+    made = DualClassifier(BAG, still, **JOINT, scores="products").fit_examples(data)
+    wanted = np.log((data.label_counts + 0.5) / (len(corpus) + 1))
+    np.testing.assert_allclose(made.bias_, wanted, rtol=1e-5)
+
+
+def test_a_ranker_reads_vectors_of_length_one(corpus):
+    data, options = examples(corpus), {**JOINT, "ranker": "one-vs-all"}
+    made = DualClassifier(BAG, trainer(), scores="products", **options).fit_examples(data)
+    vectors = made.encoding(Tfidf().fit(corpus)).parts_[1].transform(corpus)
+    for half in (vectors[:, :8], vectors[:, 8:]):
+        lengths = np.linalg.norm(half, axis=1)
+        np.testing.assert_allclose(lengths[lengths > 0], 1, atol=1e-3)
+        assert (lengths > 0).mean() > 0.9
 
 
 def test_labels_of_their_own_begin_as_their_texts(vectors):
@@ -361,13 +401,13 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize(
-    "options", [CASES["both"], CASES["bank"], CASES["over labels"]], ids=["both", "bank", "labels"]
+    "options", [CASES[name] for name in ("both", "bank", "over labels", "products")]
 )
 def test_an_interrupted_training_goes_on_to_the_same_end(options, corpus, tmp_path, monkeypatch):
     data, own = examples(corpus), {"epochs": 3, "batch": 64, "steps": None}
 
     def fitted(folder=None):
-        made = DualClassifier(BAG, trainer(**own, checkpoint_seconds=0), refresh=1, **options)
+        made = DualClassifier(BAG, trainer(**own, checkpoint_seconds=0), **options | {"refresh": 1})
         with checkpoints.kept_in(folder):
             return made.fit_examples(data)
 
@@ -384,6 +424,7 @@ def test_an_interrupted_training_goes_on_to_the_same_end(options, corpus, tmp_pa
         fitted(tmp_path)
     again = fitted(tmp_path)
     np.testing.assert_array_equal(whole.weights_, again.weights_)
+    np.testing.assert_array_equal(whole.bias_, again.bias_)
     for name, value in whole.encoder_.weights_.items():
         np.testing.assert_array_equal(value, again.encoder_.weights_[name])
 

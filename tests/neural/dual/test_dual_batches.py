@@ -194,6 +194,25 @@ def test_texts_are_read_in_chunks_and_in_order():
     assert len(source.batch(np.arange(1), CPU, labelled=0).targets.indices) == 0
 
 
+@pytest.mark.parametrize("epoch", [0, 2])
+@pytest.mark.parametrize("mined_by", ["labels", "cosines", "products"])
+def test_labels_are_mined_by_both_halves_once_there_is_a_second(mined_by, epoch):
+    X, Z, Y, hidden = matrices(0)
+    spaces = {"labels": drawn_space(1), "cosines": drawn_space(2), "products": drawn_space(3)}
+    model = spaces["labels"]
+
+    def seen_by_both(X, Z, cosines):
+        both = spaces["cosines" if cosines else "products"]
+        return both.texts, both.labels
+
+    model.seen_by_both = seen_by_both
+    source = DualSource(X, Z, Y, hidden, negatives=2, mined_by=mined_by, refresh=2)
+    source.between_epochs(epoch, model)
+    by = spaces[mined_by if epoch else "labels"]
+    wanted = hard_negatives(by.texts, by.labels, csr_matrix(Y + hidden), 4)
+    np.testing.assert_array_equal(source.hard, wanted)
+
+
 @pytest.mark.parametrize("epoch", [1, 4])
 def test_nothing_is_mined_before_it_is_due(epoch):
     source = DualSource(*matrices(0), negatives=2, cluster=lambda epoch: 8, refresh=5)

@@ -28,7 +28,13 @@ from megalabel.features import Concat, Projected
 from megalabel.features.projected import projected
 from megalabel.neural.classifier import RANKERS, NeuralClassifier, make_ranker
 from megalabel.neural.dual.batches import DualSource
-from megalabel.neural.dual.network import DualModel, Objective, TableModel, View
+from megalabel.neural.dual.network import (
+    DualModel,
+    Objective,
+    TableModel,
+    View,
+    temperature_of,
+)
 from megalabel.neural.encoders import Encoder
 from megalabel.neural.encoding import encoded
 from megalabel.neural.losses import BCE, Loss
@@ -348,7 +354,7 @@ class DualClassifier(LabelsByText):
         trainer, counted = self.training, len(examples)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            model = self._model(X, Z, Y, checkpoint, examples.columns)
+            model = self._model(X, Z, examples, checkpoint)
         if self.over == "labels":
             with_texts = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
             if not len(with_texts):
@@ -381,14 +387,8 @@ class DualClassifier(LabelsByText):
             model.encoder, model.label_encoder = model.label_encoder, model.encoder
         return model.eval()
 
-    def _model(
-        self,
-        X: Any,
-        Z: Any,
-        Y: csr_matrix,
-        checkpoint: Checkpoint,
-        names: Sequence[str] | None,
-    ) -> DualModel:
+    def _model(self, X: Any, Z: Any, examples: Examples, checkpoint: Checkpoint) -> DualModel:
+        names, counts = examples.columns, examples.label_counts
         module = self.encoder.begin(X, self.seed, self.training, checkpoint, names)
         other = module
         if self.label_encoder is not None:
@@ -396,13 +396,14 @@ class DualClassifier(LabelsByText):
         view = View(module.width, self.width, tanh=True, unit=self.unit, dropout=self.dropout)
         own = own_objective = bias = None
         if self.classifier_loss is not None:
+            loss = made_loss(self.classifier_loss)
             if self.scores == "products":
-                bias = np.log(
-                    (np.bincount(Y.indices, minlength=Y.shape[1]) + 0.5) / (Y.shape[0] + 1)
-                )
+                # at first every label is as likely as it is frequent
+                odds = np.log((counts + 0.5) / (len(examples.texts) + 1))
+                bias = odds * temperature_of(loss)
             own = View(module.width, self.classifier_width, dropout=self.dropout)
             own_objective = Objective(
-                made_loss(self.classifier_loss),
+                loss,
                 1 - self.share,
                 self.symmetric,
                 BCE() if self.auxiliary else None,
@@ -415,9 +416,9 @@ class DualClassifier(LabelsByText):
             own,
             own_objective,
             self.training,
-            labels=Y.shape[1],
+            labels=len(counts),
             bias=bias,
-            bank=Y.shape[0] if self.bank else None,
+            bank=len(examples) if self.bank else None,
             projection_rate=self.projection_rate,
         )
 

@@ -201,8 +201,8 @@ class DualModel(Model):
         if cosines:
             return [texts, normalised_rows(own)], none
         first, second = (
-            1.0 if x is None else float(getattr(x.loss, "temperature", 1.0))
-            for x in (self.objective, self.classifier_objective)
+            1.0 if objective is None else temperature_of(objective.loss)
+            for objective in (self.objective, self.classifier_objective)
         )
         bias = none if self.biases is None else self.biases.weight.detach()[:, 0].cpu().numpy()
         return [texts / first, own / second], bias / second
@@ -261,6 +261,18 @@ class TableModel(Model):
         """The vectors of all labels."""
         every = torch.arange(len(self.base), device=self.base.device)
         return np.asarray(self.own(every).cpu().numpy())
+
+
+def temperature_of(loss: Loss) -> float:
+    """What a loss divides scores by.
+
+    Examples
+    --------
+    >>> from megalabel.neural import BCE, DecoupledSoftmax
+    >>> temperature_of(DecoupledSoftmax(temperature=0.1)), temperature_of(BCE())
+    (0.1, 1.0)
+    """
+    return float(getattr(loss, "temperature", 1.0))
 
 
 def _mean(loss: Loss, rows: Tensor, columns: Tensor, targets: Targets, hidden: Targets) -> Tensor:
