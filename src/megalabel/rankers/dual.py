@@ -92,8 +92,8 @@ class DualVectors(DenseTree):
         vectors * (its text - usual texts) + neighbours * (the mean of its neighbours' own vectors)
         + (1 - neighbours) * (the mean of all own vectors),
 
-        with texts made as long as own vectors are. Neighbours are the labels with the largest products with
-        its text, in the views that are of texts where there are any.
+        with texts made as long as own vectors are. Neighbours are the labels with the largest
+        products with its text, in the views that are of texts where there are any.
 
         Parameters
         ----------
