@@ -180,6 +180,22 @@ def test_the_recipe_trains_mixes_and_trains_again(shop):
     assert (weights[:, 0] > weights[:, 1]).all()
 
 
+def test_names_of_labels_are_a_member_where_texts_may_hold_them(shop, monkeypatch):
+    pytest.importorskip("snowballstemmer")
+    plain = ["xr-linear", "knn"]
+
+    def members(corpus: Corpus, **given) -> list[str | None]:
+        return [one.system for one in systems.create("mix", **given).taggers(corpus)]
+
+    assert members(shop) == [*plain, "lexical"]
+    assert members(shop, members=["prior"]) == ["prior"]
+    numbered = Corpus(shop.texts, targets=shop.targets)
+    vectors = Corpus(features=np.eye(4, dtype=np.float32), targets=[["red"], ["blue"]] * 2)
+    assert members(numbered) == members(vectors) == plain
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert members(shop) == plain  # no stemmer
+
+
 def test_one_system_is_ranked_anew(shop):
     with pytest.raises(ParameterError, match="rerank must be True or False"):
         systems.create("knn", rerank="yes")

@@ -15,6 +15,7 @@ from megalabel.parts import Calibrator, Decision
 from megalabel.preparing import in_random_order
 from megalabel.systems import System
 from megalabel.systems.composed import Composed
+from megalabel.systems.lexical import suits as names_are_found
 from megalabel.systems.planning import Plan
 from megalabel.tagger import Tagger
 
@@ -28,8 +29,9 @@ class Mixed(Composed):
 
     Parameters
     ----------
-    members : list of str or Tagger
-        Names of systems, or taggers that are not fitted. One alone is ranked anew.
+    members : list of str or Tagger, optional
+        Names of systems, or taggers that are not fitted. One alone is ranked anew. By default
+        xr-linear and knn and, where labels have names that texts may hold, lexical.
     form, names, shortlist
         As for `mixing.mix`.
     holdout : float
@@ -53,7 +55,7 @@ class Mixed(Composed):
 
     PARAMETERS: ClassVar[Mapping[str, Check]] = {
         **Composed.PARAMETERS,
-        "members": sequence_of(instance(str) | instance(Tagger)),
+        "members": sequence_of(instance(str) | instance(Tagger)) | one_of(None),
         "form": one_of("auto", *FORMS),
         "names": boolean(),
         "shortlist": integer(1),
@@ -66,7 +68,7 @@ class Mixed(Composed):
 
     def __init__(
         self,
-        members: Sequence[str | Tagger] = MEMBERS,
+        members: Sequence[str | Tagger] | None = None,
         *,
         form: str = "auto",
         names: bool = True,
@@ -99,11 +101,15 @@ class Mixed(Composed):
         shared = ("calibration", "decision", "calibration_texts", "seed")
         return cls([tagger], **{name: getattr(tagger, name) for name in shared})
 
-    def taggers(self) -> list[Tagger]:
-        """The members, not fitted, and not calibrated: the mix learns what their scores mean."""
+    def taggers(self, corpus: Corpus) -> list[Tagger]:
+        """The members for a corpus, not fitted, and not calibrated: the mix learns what their
+        scores mean."""
+        members = self.members
+        if members is None:
+            members = (*MEMBERS, "lexical") if names_are_found(corpus) else MEMBERS
         made = [
             systems.create(one, seed=self.seed) if isinstance(one, str) else clone(one)
-            for one in self.members
+            for one in members
         ]
         return [one.set_params(calibration=None, decision=None) for one in made]
 
@@ -118,7 +124,7 @@ class Mixed(Composed):
 
     def _compose(self, corpus: Corpus) -> Tagger:
         if len(corpus) < 2 * FEWEST:
-            alone = self.taggers()[0].set_params(
+            alone = self.taggers(corpus)[0].set_params(
                 calibration=self.calibration, decision=self.decision
             )
             return alone.fit(corpus)
@@ -126,7 +132,7 @@ class Mixed(Composed):
         held_out, rest = np.split(order, [self.held_out(len(corpus))])
         first = corpus[np.sort(rest)]
         made = mix(
-            [tagger.fit(first) for tagger in self.taggers()],
+            [tagger.fit(first) for tagger in self.taggers(corpus)],
             corpus[np.sort(held_out)],
             form=self.form,
             names=self.names,
@@ -136,13 +142,15 @@ class Mixed(Composed):
             held_out=True,
         )
         if self.trainings(len(corpus)) > 1:
-            made = with_members(made, [tagger.fit(corpus) for tagger in self.taggers()], corpus)
+            made = with_members(
+                made, [tagger.fit(corpus) for tagger in self.taggers(corpus)], corpus
+            )
         return made
 
 
 def create(
     *,
-    members: Sequence[str] = MEMBERS,
+    members: Sequence[str] | None = None,
     form: str = "auto",
     names: bool = True,
     shortlist: int = 40,
@@ -156,7 +164,7 @@ def create(
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
     """The members one after another, each beside the models of those before."""
     assert isinstance(tagger, Mixed)
-    plans = [systems.get(one.system or "").plan(one, corpus) for one in tagger.taggers()]
+    plans = [systems.get(one.system or "").plan(one, corpus) for one in tagger.taggers(corpus)]
     disk = [one.disk or 0 for one in plans]
     memory = max(one.memory + sum(disk[:place]) for place, one in enumerate(plans))
     seconds = sum(one.seconds or 0.0 for one in plans) * tagger.trainings(len(corpus))
