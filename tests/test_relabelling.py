@@ -259,6 +259,20 @@ def test_a_mix_of_systems_that_look_for_names(named, fitted, shop):
     np.testing.assert_array_equal(back.rank(queries, 9).scores, both.rank(queries, 9).scores)
 
 
+def test_names_are_looked_for_not_vectors(named, fitted, shop):
+    pytest.importorskip("snowballstemmer")
+    rows = fitted("dismec").features_.transform(["gown"])
+    for name in ("lexical", "zeroshot"):
+        with pytest.raises(ParameterError, match="looks for names by vectors"):
+            named(name).add_labels(["fjord"], vectors=rows)
+    members = [named("lexical"), fitted("dismec")]
+    both = mix(members, shop[500:600], form="means", held_out=True)
+    more = both.add_labels(["fjord"], vectors=rows)  # by the member that they are for
+    joined = [len(member.labels_) - len(both.labels) for member in more.classifier_.members_]
+    assert joined == [0, 1]
+    assert more.rank(["a gown on a fjord"], 5).present.all()
+
+
 def test_definitions_join_with_their_labels():
     texts, labels = ["a red dress", "blue jeans", "old trousers"] * 8, ["dress", "trousers"]
     made = systems.create("zeroshot", encoder=Tfidf(), judge=None)

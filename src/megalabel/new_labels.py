@@ -353,7 +353,17 @@ def _for_matches(classifier: LexicalMatcher, features: StemmedWords, labels: Lab
 
 @added.register(LexicalMatcher)
 def _to_matcher(classifier: LexicalMatcher, new: NewLabels) -> Classifier:
+    _check_named(new)
     return classifier.add_labels(new.labels, new.features.names(new.labels))
+
+
+def _check_named(new: NewLabels) -> None:
+    """Raise a ParameterError where vectors are given in place of names."""
+    if new.vectors is not None:
+        raise ParameterError(
+            "labels cannot be added to a model that looks for names by vectors of theirs: leave "
+            "out vectors"
+        )
 
 
 @features_with.register(ByText)
@@ -365,6 +375,7 @@ def _for_names(classifier: ByText, features: Each, labels: LabelSet) -> Any:
 
 @added.register(ByText)
 def _to_by_text(classifier: ByText, new: NewLabels) -> Classifier:
+    _check_named(new)
     *vectors, counts = new.features.parts_
     labels, more = new.labels, dict[str, Any]()
     if vectors:

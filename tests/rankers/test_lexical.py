@@ -15,9 +15,10 @@ from megalabel import Corpus, LabelSet, _native, systems
 from megalabel.data.concepts import Concept
 from megalabel.data.examples import Examples
 from megalabel.data.vocabulary import Vocabulary
-from megalabel.errors import DataError, ParameterError
+from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.features import StemmedWords
 from megalabel.mixing import mix
+from megalabel.preparing import examples_of
 from megalabel.rankers import BoostedTrees, LexicalMatcher
 from megalabel.rankers.lexical import COLUMN, FEATURES, Found
 
@@ -449,3 +450,35 @@ def test_a_mix_judges_labels_without_texts():
     [best] = made.tag("bees and their honey", k=1)
     assert best.label == "honey of bees"
     assert made.explain("bees and their honey").label == "honey of bees"
+
+
+# --- labels that join
+
+
+def test_labels_that_join_are_found_as_if_they_had_been_there():
+    texts = ["a tale of whales", "red dresses and blue gowns", "the whaling ship", ""] * 3
+    every = LabelSet(["whales", "blue dresses", "ships at sea", "a fjord"])
+    queries = [*texts[:4], "fjords, ships and dresses", "zeppelins of whales at sea"]
+
+    def learned(labels: LabelSet) -> tuple[StemmedWords, LexicalMatcher]:
+        corpus = Corpus(texts, labels=labels)
+        features = StemmedWords().fit(corpus)
+        return features, LexicalMatcher().fit_examples(
+            examples_of(features, features.transform(corpus), corpus)
+        )
+
+    whole_features, whole = learned(every)
+    features, some = learned(every.take([0, 1]))
+    more_features = features.with_names(every.take([2, 3]))
+    more = some.add_labels(every.take([2, 3]), more_features.names(every.take([2, 3])))
+    wanted = whole.rank(whole_features.transform(queries), 4)
+    found = more.rank(more_features.transform(queries), 4)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6)
+    # words of names that have gone again are as unknown ones
+    back, rows = more.take_labels([0, 1]), features.transform(queries)
+    words = more_features.transform(queries)
+    np.testing.assert_array_equal(back.rank(words, 2).scores, some.rank(rows, 2).scores)
+    np.testing.assert_array_equal(back.match(words).features, some.match(rows).features)
+    with pytest.raises(ShapeError, match="words, of which"):
+        more.add_labels(LabelSet(["sea"]), features.names(LabelSet(["sea"])))

@@ -510,8 +510,8 @@ def _without_targets(corpus: Corpus) -> Corpus:
 
 
 def plan(tagger: Tagger, corpus: Corpus) -> Plan:
-    """Words of all texts, and vectors of some; the time leaves out how long a judge that is paid
-    for takes to answer, of which there is the number of calls."""
+    """Words of all texts, and vectors of some. Of a judge that costs something the calls are said;
+    the time leaves out how long it takes to answer."""
     assert isinstance(tagger, ZeroShot)
     labels = len(corpus.labels)
     letters = 0 if corpus.texts is None else corpus.texts.nbytes

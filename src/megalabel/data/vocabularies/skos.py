@@ -27,7 +27,7 @@ _LONGEST = 512  # bytes of such a declaration
 _DEEPEST = 256  # elements around an element
 # markup is ASCII, so texts may be anything
 _AS_MARKUP = bytes(
-    32 if byte < 32 and byte not in b"\t\n\r" else min(byte, ord("x")) if byte > 127 else byte
+    ord("x") if byte > 127 else 32 if byte < 32 and byte not in b"\t\n\r" else byte
     for byte in range(256)
 )
 _MARK = b"\xef\xbb\xbf"
