@@ -48,7 +48,7 @@ OTHER: dict[str, dict[str, list[float]]] = {  # tried in place of the defaults, 
         "neighbours": [0.0, 0.05, 0.18],
         "nearest": [5],
         "temperature": [0.1],
-        "shift": [-0.85, -0.9, -1.0],
+        "shift": [-0.85, -0.9, -0.95, -1.0],
     },
     "with MiniLM, learned": {
         "vectors": [0.5, 2.0],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix, hstack, issparse, vstack
+from scipy.sparse import csr_matrix, hstack, issparse
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.matrix import as_dense, canonical, filled_rows, normalised_rows
@@ -295,20 +295,21 @@ def _weights(classifier: Linear, new: NewLabels) -> tuple[list[csr_matrix], csr_
     weights = blended(classifier, parts, blend, middle)
     if texts is None or not texts.targets.nnz or not classifier.bias:
         return weights, parts.near
-    known = len(classifier.labels_)
+    known, labels, near = len(classifier.labels_), new.labels, parts.near
     # few labels would not show what many do: others of those known stand for more of them
     order = np.random.default_rng(0).permutation(known)
     alike, rest = np.split(order, [max(0, min(known // 5, _LABELS) - len(new.labels))])
-    if not len(alike):
-        shift = affordable_shift(classifier, weights[0], texts)
-    elif new.vectors is not None:
-        return weights, parts.near
-    else:
+    others, rivals = classifier, weights
+    if len(alike):
+        if new.vectors is not None:
+            return weights, parts.near
         rest = np.sort(rest)
         others = classifier.take_labels(rest)
-        more = parts_of(others, replace(new, labels=classifier.labels_.take(alike)))
-        rivals = vstack([weights[0], blended(others, more, blend, middle)[0]], "csr")
-        shift = affordable_shift(others, rivals, Texts(texts.rows, texts.targets[:, rest]))
+        labels = classifier.labels_.take(alike).extended(labels)
+        more = parts_of(others, replace(new, labels=labels))
+        rivals, near = blended(others, more, blend, middle), more.near
+        texts = Texts(texts.rows, texts.targets[:, rest])
+    shift = affordable_shift(others, labels, rivals, nearest(near, common=0), texts)
     return [raised(one, shift / classifier.bias) for one in weights], parts.near
 
 

@@ -65,8 +65,8 @@ class Relabelling(Answering, ABC):
         positives : Corpus, optional
             Texts that carry some of the new labels: they are learned as by `partial_fit`.
         on : Corpus, optional
-            Texts that training has not seen, with labels that are known: how much each part of a
-            linear classifier counts is learned from them. Texts without labels help an encoder.
+            Texts that training has not seen, with labels that are known: how loud new labels of a
+            linear system may be is learned from them. Texts without labels help an encoder.
         encoder : Featurizer, optional
             Of linear systems whose features are words alone: what compares texts with the names of
             new labels besides, such as `neural.Embedding`. It becomes part of the features; labels

@@ -10,14 +10,16 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
 from megalabel import _native
+from megalabel.data import LabelSet
 from megalabel.data.matrix import canonical, csr_of, filled_rows, row_numbers, sparse_rows
 from megalabel.linear.chunks import ChunkedWeights, beam_search
 from megalabel.linear.one_vs_all import OneVsAll
 from megalabel.linear.tree import TreeClassifier
 
-COST = 0.01
+COST = 0.0075
 """The most of their R@10 that labels known may lose to new ones, a fifth as many or more."""
 _PLACES = 10  # that labels take from each other
+_SPAN, _TRIALS, _LOGITS = 1.0, 6, 5.0  # of shifts that are tried; a unit of margin in logits
 _THIN = 0.5  # of the size of weights that training keeps: what neighbours add is left out below it
 
 Linear = OneVsAll | TreeClassifier
@@ -42,7 +44,7 @@ class Blend(NamedTuple):
     """Which share of its similarity to texts on average is taken from a vector's similarity."""
     neighbours: float = 0.09
     """How much the mean of its neighbours' classifiers counts."""
-    shift: float = -0.95
+    shift: float = -0.97
     """What is added to every margin: the bias of a label that nothing speaks for."""
     nearest: int = 10
     """How many neighbours a label has."""
@@ -153,33 +155,86 @@ def thin_product(weights: csr_matrix, rows: csr_matrix, least: float) -> csr_mat
     return csr_of(values, columns, starts, rows.shape[1])
 
 
-def affordable_shift(classifier: Linear, weights: csr_matrix, texts: Texts) -> float:
-    """The most that can be added to the margins of new labels, of these weights, so that the R@10
-    of labels known falls by at most `COST` on texts that carry some of them. In a forest, by its
-    first tree; where new labels are fewer than a fifth of those known, they may cost less.
+def affordable_shift(
+    classifier: Linear,
+    labels: LabelSet,
+    weights: Sequence[csr_matrix],
+    beside: np.ndarray,
+    texts: Texts,
+) -> float:
+    """The most that can be added to the margins of new labels so that the R@10 of labels known
+    falls by at most `COST` on texts that carry some of them; where new labels are fewer than a
+    fifth of those known, by less.
+
+    Parameters
+    ----------
+    classifier : OneVsAll or TreeClassifier
+    labels : LabelSet
+        The new ones.
+    weights : list of CSR matrices (labels, features + 1)
+        Theirs in each tree.
+    beside : int array (labels,)
+        The label known whose cluster each one joins.
+    texts : Texts
     """
-    levels, leaves = levels_of(classifier)[0]
-    known, count, bias = len(classifier.labels_), weights.shape[0], classifier.bias
     some = np.flatnonzero(np.diff(texts.targets.indptr))
-    rows, targets = texts.rows[some], texts.targets[some]
-    search: dict[str, Any] = {"post": "noop", "bias": bias}
-    ids, margins = beam_search(levels, leaves, rows, _PLACES, n_labels=known, **search)
+    texts = Texts(texts.rows[some], texts.targets[some])
+    most = COST * min(1.0, 5 * len(labels) / len(classifier.labels_))
+    if isinstance(classifier, TreeClassifier) and classifier.may_miss:
+        return _tried_shift(classifier, labels, weights, beside, texts, most)
+    return _shift_of_margins(classifier, weights[0], texts, most)
+
+
+def _shift_of_margins(classifier: Linear, weights: csr_matrix, texts: Texts, most: float) -> float:
+    """Where all labels are compared by their margins: from the margins of each text at once."""
+    levels, leaves = levels_of(classifier)[0]
+    search: dict[str, Any] = {"post": "noop", "bias": classifier.bias}
+    ids, margins = beam_search(levels, leaves, texts.rows, _PLACES, **search)
     heard = weights[filled_rows(weights[:, :-1])]
     if not heard.shape[0]:
         return 0.0
     level = ChunkedWeights.build(heard, [0, heard.shape[0]])
-    _, rivals = beam_search([level], np.arange(heard.shape[0]), rows, _PLACES, **search)
-    at, places = np.nonzero(ids < known)
-    right = np.asarray(targets[at, ids[at, places]]).ravel() > 0
-    at, places = at[right], places[right]
+    _, rivals = beam_search([level], np.arange(heard.shape[0]), texts.rows, _PLACES, **search)
+    rows, places, shares = _hits(ids, texts.targets)
     # a label loses its place to as many new ones as there are places from it on
-    limits = margins[at, places] - rivals[at, _PLACES - 1 - places]
+    limits = margins[rows, places] - rivals[rows, _PLACES - 1 - places]
     order = np.argsort(limits)
-    lost = np.cumsum(1 / np.diff(targets.indptr)[at[order]]) / max(1, len(some))
-    most = COST * min(1.0, 5 * count / known)
-    limits = limits[order][: 1 + int(np.searchsorted(lost, most, side="right"))]
+    limits = limits[order][: 1 + int(np.searchsorted(shares[order].cumsum(), most, side="right"))]
     limits = limits[np.isfinite(limits)]  # which it is not where new labels are too few
     return float(limits[-1]) if len(limits) else 0.0
+
+
+def _tried_shift(
+    classifier: TreeClassifier,
+    labels: LabelSet,
+    weights: Sequence[csr_matrix],
+    beside: np.ndarray,
+    texts: Texts,
+    most: float,
+) -> float:
+    """Where scores along paths are compared: by trial, as a shift moves each in its own way."""
+
+    def recall(ids: np.ndarray) -> float:
+        return float(_hits(ids, texts.targets)[2].sum())
+
+    before = recall(classifier.rank(texts.rows, _PLACES).ids)
+    low, high = (-_SPAN, _SPAN)
+    if classifier.loss == "logistic":
+        low, high = _LOGITS * low, _LOGITS * high
+    for _ in range(_TRIALS):
+        shift = (low + high) / 2
+        louder = [raised(one, shift / classifier.bias) for one in weights]
+        ids = classifier.add_labels(labels, louder, beside).rank(texts.rows, _PLACES).ids
+        low, high = (shift, high) if before - recall(ids) <= most else (low, shift)
+    return low
+
+
+def _hits(ids: np.ndarray, targets: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The texts and places of right answers, and what each adds to the mean of R@10."""
+    rows, places = np.nonzero(ids < targets.shape[1])
+    right = np.asarray(targets[rows, ids[rows, places]]).ravel() > 0
+    rows, places = rows[right], places[right]
+    return rows, places, 1 / np.diff(targets.indptr)[rows] / max(1, targets.shape[0])
 
 
 def nearest(near: csr_matrix, common: int) -> np.ndarray:
