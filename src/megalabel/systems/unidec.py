@@ -51,8 +51,12 @@ def unidec(
 
     `width` is that of the projection of texts and labels' texts, `classifier_width` of that of
     texts beside labels' own vectors; None: there is none. `answer` is "both", "labels" (the dual
-    encoder alone) or "classifier". `ranker` is "auto", "one-vs-all", "trees" or a linear
-    classifier, on words and vectors; None: vectors alone rank.
+    encoder alone) or "classifier", `scores` "products" (as losses see them, with biases) or
+    "cosines". Labels are `mined_by` "both" or the dual encoder alone ("labels"). `ranker` is
+    "auto", "one-vs-all", "trees" or a linear classifier, on words and vectors; None: vectors alone
+    rank.
+
+    As published: `scores="cosines"`, `mined_by="labels"`, `width=384`, `classifier_width=384`.
     """
     room = neural()
     features, made, rates = dual_parts(encoder, max_length, ranker)
