@@ -153,7 +153,8 @@ def measured(given: argparse.Namespace, row: Row) -> dict[str, Any]:
         tagger.fit(train)
     seconds = {"s": time.perf_counter() - clock, "CPU s": time.process_time() - cpu}
     if watch.trainings and row[0] != "mix":
-        steps = math.ceil(len(train) / tagger.classifier.training.batch_of(len(train)))
+        classifier: Any = tagger.classifier
+        steps = math.ceil(len(train) / classifier.training.batch_of(len(train)))
         seconds["s an epoch"] = max(steps * t.seconds / t.steps for t in watch.trainings)
     found = tagger.evaluate(test, k=(1, 3, 5))
     scores = {measure: 100 * float(found[measure]) for measure in MEASURES}

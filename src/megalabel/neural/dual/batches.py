@@ -161,7 +161,7 @@ class DualSource(Source):
                     labels = model.seen_labels(self.Z)
                 else:
                     cosines = self.mined_by == "cosines"
-                    texts, labels = model.seen_by_both(self.X, self.Z, cosines)  # type: ignore[union-attr]
+                    texts, labels = model.seen_by_both(self.X, self.Z, cosines)  # type: ignore[operator]
                 self.hard = hard_negatives(texts, labels, known, count)
 
     def state(self) -> dict[str, Tensor]:

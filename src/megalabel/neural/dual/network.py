@@ -136,8 +136,9 @@ class DualModel(Model):
             self.table = nn.Embedding(labels, classifier_view.width, sparse=True)
             nn.init.normal_(self.table.weight, std=classifier_view.width**-0.5)
             if bias is not None:
+                self.biases = nn.Embedding(labels, 1, sparse=True)
                 values = torch.from_numpy(np.asarray(bias, np.float32)[:, None])
-                self.biases = nn.Embedding.from_pretrained(values, freeze=False, sparse=True)
+                self.biases.weight.data.copy_(values)
         made = None if bank is None else torch.zeros(bank, view.width, dtype=torch.float16)
         self.register_buffer("bank", made)
 
