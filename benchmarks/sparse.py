@@ -1,7 +1,7 @@
 """What sparse output layers are worth: accuracy and bytes by corpus, beside dense ones.
 
     python benchmarks/sparse.py --data FOLDER … [--model FOLDER] [--cache FOLDER] --json FILE
-    python benchmarks/sparse.py --synthetic LABELS --json FILE
+    python benchmarks/sparse.py --data synthetic-131072 planted-2000 --json FILE
 
 Each way is one system with one head, on the same texts of a corpus, drawn by a seed, and the
 labels that these carry; others of the test texts count as not found. "bag" ways learn vectors of
@@ -10,6 +10,10 @@ folder), which are made once and kept in --cache. A way's name says how many of 
 out and what differs from the system's defaults: "static" is without rewiring, "alone" without the
 auxiliary loss, "random" grows at random, "wide" has a rectified layer of 2,048 before the labels.
 dismec is trained on tf-idf, then pruned by thresholds: the other way to few weights.
+
+Two corpora are made up: "synthetic-LABELS" has texts, and "planted-LABELS" random vectors of 128
+numbers, each with the three labels whose own two numbers have the largest sums. For these are the
+ways "vectors".
 
 Bytes are those that answer: weights, biases and indices of the output layer, not the encoder.
 Seconds are of CPU. Rates of labels are the same for all ways of an encoder; they and the dropout
@@ -33,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 import megalabel
 from megalabel import Corpus, systems
@@ -46,6 +51,7 @@ ALONE: Row = {"auxiliary": 0}
 RANDOM: Row = {"growth": "random"}
 BAG = {83: {"fan_in": 50}, 90: {"fan_in": 30}, 96: {"fan_in": 12}}  # of 300 features
 FROZEN = {83: {"fan_in": 64}, 96: {"fan_in": 16}}  # of 384
+PLANTED = {"fan_in": 6}  # of 128
 # way: system and its options
 WAYS: dict[str, tuple[str, Row]] = {
     "dismec": ("dismec", {}),
@@ -69,11 +75,15 @@ WAYS: dict[str, tuple[str, Row]] = {
     "frozen, dst, 96 %": ("dst", FROZEN[96]),
     "frozen, dst, 96 %, static": ("dst", FROZEN[96] | STATIC),
     "frozen, dst, 96 %, wide": ("dst", FROZEN[96] | {"intermediate": 2048}),
+    "vectors, dense": ("renee", {"dropout": 0}),
+    "vectors, dst, 95 %": ("dst", PLANTED),
+    "vectors, dst, 95 %, random": ("dst", PLANTED | RANDOM),
+    "vectors, dst, 95 %, static": ("dst", PLANTED | STATIC),
 }
 ONCE = ("dismec", "90 %", "random", "wide")
 TWICE = {way for way in WAYS if not any(word in way for word in ONCE)}
 """Ways that several seeds are for."""
-RATES = {"bag": 0.1, "frozen": 0.01}  # of labels
+RATES = {"bag": 0.1, "frozen": 0.01, "vectors": 0.01}  # of labels
 THRESHOLDS = (0.1, 0.2, 0.3, 0.5)
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@5")
 ASKED = ("texts", "tests", "epochs", "batch", "tokens")
@@ -94,6 +104,9 @@ def corpora(data: str, options: argparse.Namespace) -> tuple[Corpus, Corpus]:
         made = synthetic.generate(texts=options.texts, labels=int(data.rpartition("-")[2]))
         train, test = split(made.corpus)
         return train, sample(test, options.tests)
+    if data.startswith("planted-"):
+        made = planted(options.texts + options.tests, int(data.rpartition("-")[2]))
+        return made[: options.texts], made[options.texts :]
     train = sample(megalabel.read(data, "train"), options.texts)
     if options.validate:
         test = sample(megalabel.read(data, "train"), options.tests, options.texts)
@@ -101,6 +114,17 @@ def corpora(data: str, options: argparse.Namespace) -> tuple[Corpus, Corpus]:
         test = sample(megalabel.read(data, "test"), options.tests)
     train = train.with_labels(np.flatnonzero(train.label_counts))
     return train, test.aligned(train.labels)
+
+
+def planted(rows: int, labels: int) -> Corpus:
+    """Random vectors, and labels that each depend on two of their numbers."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((rows, 128)).astype(np.float32)
+    own = np.array([random.choice(128, 2, replace=False) for _ in range(labels)])
+    sums = vectors[:, own[:, 0]] + vectors[:, own[:, 1]]
+    best = np.argsort(-sums, axis=1, kind="stable")[:, :3]
+    targets = csr_matrix((np.ones(best.size), best.ravel(), np.arange(rows + 1) * 3), sums.shape)
+    return Corpus(features=vectors, targets=targets)
 
 
 def created(way: str, seed: int, options: argparse.Namespace) -> megalabel.Tagger:
@@ -111,10 +135,10 @@ def created(way: str, seed: int, options: argparse.Namespace) -> megalabel.Tagge
     from megalabel.neural import BagEncoder, FrozenEncoder
 
     kind = way.partition(",")[0]
-    frozen = kind == "frozen"
     encoder: Any = BagEncoder(dropout=0.2)
-    if frozen:
-        encoder = FrozenEncoder(options.model, cache=options.cache)
+    if kind != "bag":
+        source = options.model if kind == "frozen" else None
+        encoder = FrozenEncoder(source, cache=options.cache)
     return systems.create(
         system,
         encoder=encoder,
@@ -182,8 +206,7 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", nargs="+", default=[], help="corpora with train and test")
-    parser.add_argument("--synthetic", type=int, help="so many labels, a corpus that is made up")
+    parser.add_argument("--data", nargs="+", required=True, help="corpora with train and test")
     parser.add_argument("--model", help="a folder of a transformer, for frozen ways")
     parser.add_argument("--cache", help="a folder that keeps its vectors")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
@@ -216,13 +239,13 @@ def main() -> None:
     if options.json is not None and options.json.exists():
         known = [json.loads(line) for line in options.json.read_text().splitlines()]
     shown: list[Row] = []
-    data = [*options.data, *([f"synthetic-{options.synthetic}"] if options.synthetic else [])]
     jobs = [
         (corpus, way, seed)
-        for corpus in data
+        for corpus in options.data
         for way in options.ways
         for seed in range(options.seeds if way in TWICE else 1)
-        if options.model is not None or not way.startswith("frozen")
+        if way.startswith("vectors") == corpus.startswith("planted")
+        and (options.model is not None or not way.startswith("frozen"))
     ]
     for corpus, way, seed in jobs:
         same = asked | {"corpus": Path(corpus).name, "seed": seed}
