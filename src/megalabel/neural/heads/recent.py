@@ -74,6 +74,9 @@ class RecentRows(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *_: Any) -> None:
         self.clear()
         if f"{prefix}features" in state_dict:
-            names = ("features", "starts", "labels", "values", "count")
-            features, *targets, labels = (state_dict[f"{prefix}{name}"] for name in names)
-            self._batches.append((features.clone(), Targets(*targets, int(labels))))
+            features, starts, labels, values, count = (
+                state_dict[f"{prefix}{name}"]
+                for name in ("features", "starts", "labels", "values", "count")
+            )
+            targets = Targets(starts, labels, values, int(count))
+            self._batches.append((features.clone(), targets))
