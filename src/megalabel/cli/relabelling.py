@@ -60,7 +60,7 @@ def add(
     on: Annotated[
         Path | None,
         typer.Option(
-            help="A corpus that was not trained on: the scale of new labels is learned from it."
+            help="A corpus that was not trained on: how loud new labels may be is learned from it."
         ),
     ] = None,
     part: Part = "test",
