@@ -45,7 +45,8 @@ def twin(row: np.ndarray, own: list[float]) -> np.ndarray:
     made = []
     for view, share in enumerate(own):
         text, there = row[at[view]], weights[:, at[view]]
-        mine = BLEND.vectors * (text - usual[:, at[view]].mean(axis=0))
+        length = np.linalg.norm(there, axis=1).mean()
+        mine = length * BLEND.vectors * (text - usual[:, at[view]].mean(axis=0))
         mine += BLEND.neighbours * (shares @ there[near] / shares.sum())
         mine += (1 - BLEND.neighbours) * there.mean(axis=0)
         made.append((1 - share) * text + share * mine)
@@ -59,6 +60,12 @@ def test_rows_of_new_labels_are_those_of_the_definition(own):
     for row, found in zip(ROWS, made, strict=True):
         np.testing.assert_allclose(found, twin(row.astype(np.float64), own), atol=2e-3)
     np.testing.assert_array_equal(more.biases_[0][30:], np.float32(-0.25))
+
+
+def test_texts_are_divided_as_those_of_labels_there_were():
+    made = DualVectors.of(LABELS, WEIGHTS, WIDTHS, [0.0, 0.0], temperature=0.05)
+    found = made.add_labels(NEW, ROWS, BLEND).weights_[0][30:]
+    np.testing.assert_array_equal(found, (ROWS / np.float32(0.05)).astype(np.float16))
 
 
 def test_scores_of_labels_there_do_not_move():

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from megalabel.base import Learned, array, optional, with_learned
+from megalabel.base import Learned, array, number, optional, value, with_learned
 from megalabel.data import LabelSet
 from megalabel.data.matrix import as_dense, check_width, normalised_rows
 from megalabel.errors import ParameterError
@@ -36,6 +36,8 @@ class DualVectors(DenseTree):
     own_ : float32 array (views,), optional
         The share of a label's own vector in its part of a row. None: the labels' texts were read by
         another encoder, which is not kept.
+    temperature_ : float
+        What a label's text is divided by.
     tree_, weights_, biases_, labels_
         As of `DenseTree`.
 
@@ -51,10 +53,12 @@ class DualVectors(DenseTree):
         **DenseTree.LEARNED,
         "widths_": array(np.int64, "views"),
         "own_": optional(array(np.float32, "views")),
+        "temperature_": value(number(0)),
     }
 
     widths_: np.ndarray
     own_: np.ndarray | None = None
+    temperature_: float
 
     @classmethod
     def of(
@@ -63,9 +67,11 @@ class DualVectors(DenseTree):
         weights: np.ndarray,
         widths: Sequence[int],
         own: Sequence[float] | None,
+        *,
         biases: np.ndarray | None = None,
+        temperature: float = 1.0,
     ) -> Self:
-        """One of a float16 row for each label; `widths` and `own` are as of the attributes."""
+        """One of a float16 row for each label; the others are as of the attributes."""
         return with_learned(
             cls(),
             labels_=labels,
@@ -74,6 +80,7 @@ class DualVectors(DenseTree):
             biases_=[np.zeros(len(weights), np.float32) if biases is None else biases],
             widths_=np.asarray(widths, np.int64),
             own_=None if own is None else np.asarray(own, np.float32),
+            temperature_=float(temperature),
         )
 
     def add_labels(
@@ -92,7 +99,7 @@ class DualVectors(DenseTree):
         vectors * (its text - usual texts) + neighbours * (the mean of its neighbours' own vectors)
         + (1 - neighbours) * (the mean of all own vectors),
 
-        with texts made as long as own vectors are. Neighbours are the labels with the largest
+        with texts as long as own vectors are on average. Neighbours are the labels with the largest
         products with its text, in the views that are of texts where there are any.
 
         Parameters
@@ -118,43 +125,37 @@ class DualVectors(DenseTree):
         rows, leaves = as_dense(rows), self.tree_.leaf_of_label
         weights, biases = self.weights_[0][leaves], self.biases_[0][leaves]
         check_width(self, rows, weights.shape[1])
-        often = rows[:0] if usual is None else as_dense(usual)
-        # texts of labels may be kept longer than views give them, as losses divide by a temperature
-        views = [
-            view if share > 0 else view * (_length(there) / _length(texts) if len(texts) else 1)
-            for share, view, there, texts in zip(
-                self.own_.tolist(),
-                self._views(rows),
-                self._views(weights),
-                self._views(often),
-                strict=True,
-            )
-        ]
-        shares, near = self._neighbours(np.hstack(views), weights, blend)
-        made = []
-        for share, view, there, texts in zip(
-            self.own_.tolist(), views, self._views(weights), self._views(often), strict=True
+        shares, near = self._neighbours(rows, weights, blend)
+        views = []
+        for share, view, there, often in zip(
+            self.own_.tolist(),
+            self._views(rows),
+            self._views(weights),
+            self._views(rows[:0] if usual is None else as_dense(usual)),
+            strict=True,
         ):
+            view = view / np.float32(self.temperature_)
             if share > 0:
-                loud = blend.vectors * _length(there)
-                own = loud * np.asarray(normalised_rows(view))
-                if len(texts):
-                    own -= loud * normalised_rows(texts).mean(axis=0)
+                own = np.asarray(normalised_rows(view))
+                if len(often):
+                    own -= normalised_rows(often).mean(axis=0)
+                own *= blend.vectors * np.sqrt(np.square(there, dtype=np.float32).sum(1)).mean()
                 own += (1 - blend.neighbours) * there.mean(axis=0, dtype=np.float32)
                 for place in range(near.shape[1]):
                     own += blend.neighbours * shares[:, place, None] * there[near[:, place]]
                 view = (1 - share) * view + share * own
-            made.append(view)
-        added = np.hstack(made).astype(np.float16)
+            views.append(view)
+        made = np.hstack(views).astype(np.float16)
         if known is not None:
-            added[~known] = weights.mean(axis=0, dtype=np.float32)
+            made[~known] = weights.mean(axis=0, dtype=np.float32)
         bias = np.full(len(labels), biases.mean() + blend.shift, np.float32)
         return self.of(
             self.labels_.extended(labels),
-            np.concatenate([weights, added]),
+            np.concatenate([weights, made]),
             self.widths_.tolist(),
             self.own_.tolist(),
-            np.append(biases, bias),
+            biases=np.append(biases, bias),
+            temperature=self.temperature_,
         )
 
     def _neighbours(
@@ -166,7 +167,7 @@ class DualVectors(DenseTree):
         columns = np.repeat(by if by.any() else ~by, self.widths_)
         nothing, most = np.zeros(len(weights), np.float32), min(blend.nearest, len(weights))
         products, near = best_products(rows[:, columns], weights[:, columns], nothing, most)
-        products = products / np.float32(_length(weights[:, columns]) ** 2)
+        products *= np.float32(self.temperature_)  # as cosines, if vectors are of length one
         shares = np.exp((products - products[:, :1]) / np.float32(max(blend.temperature, 1e-6)))
         return shares / shares.sum(axis=1, keepdims=True), near
 
@@ -184,9 +185,3 @@ class DualVectors(DenseTree):
             raise ValueError(f"widths_ of DualVectors must add up to {width}")
         if self.own_ is not None and not ((self.own_ >= 0) & (self.own_ <= 1)).all():
             raise ValueError("own_ of DualVectors must be shares from 0 to 1")
-
-
-def _length(rows: np.ndarray) -> float:
-    """The usual length of rows that are not zero; 1 where all are."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    return float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0

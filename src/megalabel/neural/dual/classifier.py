@@ -58,9 +58,10 @@ class LabelsByText(NeuralClassifier):
 
     views_: list[dict[str, Any]]
     weights_: np.ndarray
+    bias_: np.ndarray
     widths_: list[int]
     own_: list[float] | None
-    bias_: np.ndarray
+    temperature_: float
     ranker_: Classifier | None
 
     @property
@@ -101,14 +102,15 @@ class LabelsByText(NeuralClassifier):
         vectors: Sequence[np.ndarray],
         own: Sequence[float],
         bias: np.ndarray | None = None,
+        temperature: float = 1.0,
     ) -> None:
         """Take a trained network as learned: views of texts, what they are multiplied by, the share
-        of labels' own vectors in that, and what is added."""
+        of labels' own vectors in that, what is added, and what labels' texts were divided by."""
         self.encoder_ = clone(self.encoder).keep(model.encoder)
         self.views_ = [view.arrays() for view in views]
         self.weights_ = np.hstack(vectors).astype(np.float16)
-        self.widths_ = [part.shape[1] for part in vectors]
         self.bias_ = np.zeros(len(self.weights_), np.float32) if bias is None else bias.copy()
+        self.widths_, self.temperature_ = [part.shape[1] for part in vectors], temperature
         reads_label_texts = model.label_encoder is model.encoder or min(own) == 1
         self.own_ = list(own) if reads_label_texts else None
 
@@ -127,7 +129,14 @@ class LabelsByText(NeuralClassifier):
         """The linear classifier over words and vectors, or the products."""
         if self.ranker_ is not None:
             return self.ranker_
-        return DualVectors.of(self.labels_, self.weights_, self.widths_, self.own_, self.bias_)
+        return DualVectors.of(
+            self.labels_,
+            self.weights_,
+            self.widths_,
+            self.own_,
+            biases=self.bias_,
+            temperature=self.temperature_,
+        )
 
     def features(self, X: Any) -> Any:
         """What the ranker sees of rows."""
@@ -224,10 +233,10 @@ class DualClassifier(LabelsByText):
         As of `features.Projected`.
     weights_ : float16 array (labels, width)
         What views of texts are multiplied by.
-    widths_, own_ : list
-        As of `rankers.DualVectors`.
     bias_ : float32 array (labels,)
         What is added to the products.
+    widths_, own_, temperature_
+        As of `rankers.DualVectors`.
     ranker_ : Classifier or None
 
     Examples
@@ -335,16 +344,15 @@ class DualClassifier(LabelsByText):
         model = self.trained(examples, checkpoint)
         cosines = self.scores == "cosines" or self.ranker is not None
         vectors, bias = model.label_halves(rows_read(examples.label_rows), cosines)
-        views, halves = model.views(cosines), [0]
+        views, own, temperature = model.views(cosines), [0.0], 1.0
         if model.table is not None:
             halves = {"labels": [0], "classifier": [1], "both": [0, 1]}[self.answer]
-        self._keep(
-            model,
-            [views[i] for i in halves],
-            [vectors[i] for i in halves],
-            [(0.0, 1.0)[i] for i in halves],
-            None if self.answer == "labels" else bias,
-        )
+            views, vectors = [views[i] for i in halves], [vectors[i] for i in halves]
+            own = [float(i) for i in halves]
+            if not cosines and model.objective is not None:
+                temperature = temperature_of(model.objective.loss)
+        bias = None if self.answer == "labels" else bias
+        self._keep(model, views, vectors, own, bias, temperature)
         self._rank_by_words(examples)
 
     def trained(self, examples: Examples, checkpoint: Checkpoint) -> DualModel:
@@ -454,7 +462,7 @@ class StagedDualClassifier(LabelsByText):
 
     Attributes
     ----------
-    encoder_, views_, weights_, widths_, own_, ranker_
+    encoder_, views_, weights_, bias_, widths_, own_, temperature_, ranker_
         As of `DualClassifier`.
     """
 
