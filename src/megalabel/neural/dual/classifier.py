@@ -351,8 +351,8 @@ class DualClassifier(LabelsByText):
             own = [float(i) for i in halves]
             if not cosines and model.objective is not None:
                 temperature = temperature_of(model.objective.loss)
-        bias = None if self.answer == "labels" else bias
-        self._keep(model, views, vectors, own, bias, temperature)
+        added = None if self.answer == "labels" else bias
+        self._keep(model, views, vectors, own, added, temperature)
         self._rank_by_words(examples)
 
     def trained(self, examples: Examples, checkpoint: Checkpoint) -> DualModel:
