@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ from megalabel.retrieval import NearestNeighbours
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
+
+LinearT = TypeVar("LinearT", OneVsAll, TreeClassifier)
 
 HOW: Mapping[str, Blend] = {
     "all": Blend(),
@@ -265,7 +267,7 @@ def parts_of(classifier: Linear, new: NewLabels) -> Parts:
     return Parts(*new.own_rows(), near)
 
 
-def _wide(classifier: Linear, columns: int) -> Linear:
+def _wide(classifier: LinearT, columns: int) -> LinearT:
     """The classifier over so many columns."""
     known = levels_of(classifier)[0][0][0].n_features_
     return classifier if known == columns else classifier.widened(columns)
@@ -371,6 +373,7 @@ def _check_named(new: NewLabels) -> None:
 def _for_names(classifier: ByText, features: Each, labels: LabelSet) -> Any:
     names = labels.all_names()[1]
     *vectors, counts = features.parts_
+    assert isinstance(counts, Tfidf)
     return _of_parts(features, [*vectors, counts.grown(names)])
 
 
