@@ -268,6 +268,7 @@ class ZeroShot(Composed):
 
         Examples
         --------
+        >>> from megalabel.features import Tfidf
         >>> texts, labels = ["a tale of whales", "the red dress"] * 100, ["whale", "dress"]
         >>> tagger = ZeroShot(Tfidf(), judge="http://localhost:8080/v1", shortlist=2)
         >>> print(tagger.judging(Corpus(texts, labels=labels)))
