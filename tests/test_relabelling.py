@@ -70,6 +70,7 @@ def test_labels_that_are_there_do_not_move(name, fitted, shop):
         now = dict(zip(after.ids[row].tolist(), after.scores[row].tolist(), strict=True))
         # where a beam ends, labels that came take places of candidates
         assert all(then[label] == score for label, score in now.items() if label < known)
+        assert set(before.ids[row, :5]) <= set(after.ids[row])
         old = [label for label in after.ids[row].tolist() if label < known]
         assert old == [label for label in before.ids[row].tolist() if label in set(old)]
 
@@ -127,10 +128,51 @@ def test_words_left_out_for_being_common_stay_out():
     assert tagger.add_labels(["the hen"]).features_ is tagger.features_
 
 
-def test_stems_do_not_move_scores():
+@pytest.mark.parametrize("name", ["bonsai", "xr-linear"])
+def test_what_is_said_of_new_labels_opens_no_branch(name, fitted, shop):
+    tagger, queries = fitted(name), shop[600:650]
+    told = ["blue and red things of oak, made for summer"] * 150
+    more = tagger.add_labels([f"zeb{i}qq" for i in range(150)], texts=told)
+    before, after = scores(tagger, queries), scores(more, queries)
+    for row in range(len(queries)):
+        now = dict(zip(after.ids[row].tolist(), after.scores[row].tolist(), strict=True))
+        for label, score in zip(before.ids[row, :5], before.scores[row, :5], strict=True):
+            assert now[int(label)] == score
+
+
+def test_members_that_read_the_same_words_hear_of_new_ones(shop):
+    made = systems.create("mix", members=["xr-linear", "knn"]).fit(shop[:500])
+    assert len(set(made.classifier_.sources_.tolist())) == 1
+    more = made.add_labels(["zebra"])
+    assert "zebra" in [tag.label for tag in more.tag("a zebra", k=10)]
+
+
+@pytest.mark.parametrize("name", [*ROWED, "knn"])
+def test_words_leave_with_their_labels(name, fitted):
+    tagger = fitted(name)
+    back = tagger.add_labels(["zebra", "red zebu"]).remove_labels(["zebra", "red zebu"])
+    assert back.features_.n_features == tagger.features_.n_features
+    assert back.tag("zebra zebu", k=3) == tagger.tag("zebra zebu", k=3)
+    some = tagger.add_labels(["zebra", "red zebu"]).remove_labels(["zebra"])
+    assert "red zebu" in [tag.label for tag in some.tag("red zebu", k=20)]
+
+
+def test_an_encoder_beside_words_that_came(fitted, shop):
+    more = fitted("dismec").add_labels(["zebra"])
+    both = more.add_labels(["okapi"], encoder=Letters())
+    texts, known = ["a zebra", "a red zebra of oak"], len(more.labels)
+    before, after = more._scores(texts, known), both._scores(texts, known + 1)
+    for row in range(len(texts)):
+        now = dict(zip(after.ids[row].tolist(), after.scores[row].tolist(), strict=True))
+        for label, score in zip(before.ids[row].tolist(), before.scores[row].tolist(), strict=True):
+            assert now[label] == pytest.approx(score, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dismec", "knn", "lexical"])
+def test_stems_do_not_move_scores(name):
     texts = ["new fresh thing", "old stale thing", "fresh cars", "stale things"] * 6
     labels = [["fresh"], ["stale"], ["fresh"], ["stale"]] * 6
-    tagger = systems.create("dismec").set_params(features__stemmer="english").fit(texts, labels)
+    tagger = systems.create(name).set_params(features__stemmer="english").fit(texts, labels)
     before = tagger.rank(["the news"], 2)
     after = tagger.add_labels(["news"]).remove_labels(["news"]).rank(["the news"], 2)
     np.testing.assert_array_equal(before.scores, after.scores)

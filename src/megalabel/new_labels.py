@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix, hstack, issparse
+from scipy.sparse import csr_matrix, diags, hstack, issparse
 
 from megalabel.data import Corpus, LabelSet
 from megalabel.data.matrix import as_dense, canonical, filled_rows, normalised_rows
@@ -195,14 +195,6 @@ def _with_like_words(features: Featurizer, rows: csr_matrix) -> csr_matrix:
     return csr_matrix(rows.maximum(((rows @ begins) @ begins.T) * np.float32(_SPREAD)))
 
 
-def _of_parts(features: Any, parts: list[Any]) -> Any:
-    """Features like these of such parts; themselves where the parts are the same."""
-    if all(one is other for one, other in zip(parts, features.parts_, strict=True)):
-        return features
-    more = {k: v for k, v in features.get_params(deep=False).items() if k != "parts"}
-    return type(features).of(parts, **more)
-
-
 @singledispatch
 def features_with(classifier: Classifier, features: Any, labels: LabelSet) -> Any:
     """The features of a classifier that these labels are to join: they know all words of their
@@ -212,14 +204,10 @@ def features_with(classifier: Classifier, features: Any, labels: LabelSet) -> An
 
 @features_with.register(OneVsAll)
 @features_with.register(TreeClassifier)
-def _for_linear(classifier: Linear, features: Any, labels: LabelSet) -> Any:
+@features_with.register(NearestNeighbours)
+def _for_rows(classifier: Classifier, features: Any, labels: LabelSet) -> Any:
     # texts keep their values in the columns that are there: scores of known labels do not move
     return features.grown(labels.all_names()[1], apart=True) if _can_grow(features) else features
-
-
-@features_with.register(NearestNeighbours)
-def _for_neighbours(classifier: NearestNeighbours, features: Any, labels: LabelSet) -> Any:
-    return features.grown(labels.all_names()[1]) if _can_grow(features) else features
 
 
 def _can_grow(features: Any) -> bool:
@@ -259,18 +247,48 @@ def added(classifier: Classifier, new: NewLabels) -> Classifier:
 
 def parts_of(classifier: Linear, new: NewLabels) -> Parts:
     """What classifiers of new labels are made of."""
-    rows = canonical(new.rows())
-    if (counted := getattr(new.features, "counted_", None)) is not None:
-        rows = csr_matrix(rows[:, :counted])  # no classifier was trained on the words after these
-        rows.resize((rows.shape[0], new.features.n_features))
-    near = neighbours_of(classifier, rows, new.blend)
-    return Parts(*new.own_rows(), near)
+    rows, (words, vectors) = canonical(new.rows()), new.own_rows()
+    later = _later_columns(new.features)
+    if new.vectors is not None or not later.any():
+        return Parts(words, vectors, neighbours_of(classifier, rows, new.blend))
+    known, unmet = diags(~later, dtype=np.float32), diags(later, dtype=np.float32)
+    # no classifier was trained on these words; a name of no other has what else is said of it
+    names = canonical(rows @ known)
+    nameless = ~filled_rows(names)
+    near = canonical(names + diags(nameless, dtype=np.float32) @ words @ known)
+    alone = filled_rows(canonical(rows @ unmet)) | ~filled_rows(near)
+    leading = canonical(diags(alone, dtype=np.float32) @ words @ unmet)
+    return Parts(words, vectors, neighbours_of(classifier, near, new.blend), leading)
+
+
+def _later_columns(features: Featurizer) -> np.ndarray:
+    """Which columns are of words that only names of new labels have."""
+    counted = [(getattr(part, "counted_", None), part.n_features) for part, _ in _blocks(features)]
+    return np.concatenate([np.arange(n) >= (n if first is None else first) for first, n in counted])
 
 
 def _wide(classifier: LinearT, columns: int) -> LinearT:
     """The classifier over so many columns."""
     known = levels_of(classifier)[0][0][0].n_features_
     return classifier if known == columns else classifier.widened(columns)
+
+
+def without_later_words(
+    features: Featurizer, classifier: Classifier
+) -> tuple[Featurizer, Classifier]:
+    """Features without words that only labels had which are gone, and the classifier over them; the
+    same two where there are none, or where some are of use."""
+    if not isinstance(features, Tfidf) or features.counted_ is None:
+        return features, classifier
+    if isinstance(classifier, OneVsAll | TreeClassifier):
+        levels = [level.to_csr()[:, :-1] for tree, _ in levels_of(classifier) for level in tree]
+    elif isinstance(classifier, NearestNeighbours):
+        levels = [csr_matrix(classifier.index_.rows)]
+    else:
+        return features, classifier
+    if any(level[:, features.counted_ :].nnz for level in levels):
+        return features, classifier
+    return features.shrunk(), classifier.widened(features.counted_)
 
 
 @added.register(OneVsAll)
@@ -283,36 +301,37 @@ def _to_one_vs_all(classifier: OneVsAll, new: NewLabels) -> Classifier:
 @added.register(TreeClassifier)
 def _to_tree(classifier: TreeClassifier, new: NewLabels) -> Classifier:
     classifier = _wide(classifier, new.features.n_features)
-    weights, near = _weights(classifier, new)
-    alone = np.diff(near.indptr) == 0
-    return classifier.add_labels(new.labels, weights, nearest(near, common=0), alone)
+    weights, parts = _weights(classifier, new)
+    beside = nearest(parts.near, common=0)
+    return classifier.add_labels(new.labels, weights, beside, parts.leading)
 
 
-def _weights(classifier: Linear, new: NewLabels) -> tuple[list[csr_matrix], csr_matrix]:
-    """Classifiers of new labels in each tree, and the neighbours of these labels."""
+def _weights(classifier: Linear, new: NewLabels) -> tuple[list[csr_matrix], Parts]:
+    """Classifiers of new labels in each tree, and what they are made of."""
     texts = new.texts
     blend = new.blend if classifier.loss != "logistic" else _in(AS_LOGITS, new.blend)
     middle = None if texts is None else np.asarray(texts.rows.mean(axis=0)).ravel()
     parts = parts_of(classifier, new)
     weights = blended(classifier, parts, blend, middle)
     if texts is None or not texts.targets.nnz or not classifier.bias:
-        return weights, parts.near
-    known, labels, near = len(classifier.labels_), new.labels, parts.near
+        return weights, parts
+    known, labels, of_rivals = len(classifier.labels_), new.labels, parts
     # few labels would not show what many do: others of those known stand for more of them
     order = np.random.default_rng(0).permutation(known)
     alike, rest = np.split(order, [max(0, min(known // 5, _LABELS) - len(new.labels))])
     others, rivals = classifier, weights
     if len(alike):
         if new.vectors is not None:
-            return weights, parts.near
+            return weights, parts
         rest = np.sort(rest)
         others = classifier.take_labels(rest)
         labels = classifier.labels_.take(alike).extended(labels)
-        more = parts_of(others, replace(new, labels=labels))
-        rivals, near = blended(others, more, blend, middle), more.near
+        of_rivals = parts_of(others, replace(new, labels=labels))
+        rivals = blended(others, of_rivals, blend, middle)
         texts = Texts(texts.rows, texts.targets[:, rest])
-    shift = affordable_shift(others, labels, rivals, nearest(near, common=0), texts)
-    return [raised(one, shift / classifier.bias) for one in weights], parts.near
+    beside = nearest(of_rivals.near, common=0)
+    shift = affordable_shift(others, labels, rivals, beside, texts, of_rivals.leading)
+    return [raised(one, shift / classifier.bias) for one in weights], parts
 
 
 def _in(table: Mapping[str, Blend], blend: Blend) -> Blend:
@@ -374,7 +393,7 @@ def _for_names(classifier: ByText, features: Each, labels: LabelSet) -> Any:
     names = labels.all_names()[1]
     *vectors, counts = features.parts_
     assert isinstance(counts, Tfidf)
-    return _of_parts(features, [*vectors, counts.grown(names)])
+    return features.over([*vectors, counts.grown(names, apart=True)])
 
 
 @added.register(ByText)
@@ -404,7 +423,7 @@ def _for_ensemble(classifier: Ensemble, features: Any, labels: LabelSet) -> Any:
     if not isinstance(features, Each):
         return features_with(classifier.members_[0], features, labels)
     pairs = zip(classifier.members_, features.parts_, strict=True)
-    return _of_parts(features, [features_with(member, own, labels) for member, own in pairs])
+    return features.over([features_with(member, own, labels) for member, own in pairs])
 
 
 @added.register(Ensemble)
@@ -425,9 +444,10 @@ def _for_mix(classifier: Mix, features: Each, labels: LabelSet) -> Any:
     parts = list(features.parts_)
     for source, part in enumerate(features.parts_):
         readers = [classifier.members_[i] for i in np.flatnonzero(classifier.sources_ == source)]
-        if len({type(reader) for reader in readers}) == 1:
+        kinds = {features_with.dispatch(type(reader)) for reader in readers}
+        if len(kinds) == 1:  # what one of them can tell something of, all can
             parts[source] = features_with(readers[0], part, labels)
-    return _of_parts(features, parts)
+    return features.over(parts)
 
 
 @added.register(Mix)

@@ -19,7 +19,14 @@ from megalabel.errors import DataError, ParameterError, UnknownConceptError
 from megalabel.features import Concat
 from megalabel.linear import OneVsAll, TreeClassifier
 from megalabel.linear.blend import Blend
-from megalabel.new_labels import NewLabels, added, blend_of, features_with, suited
+from megalabel.new_labels import (
+    NewLabels,
+    added,
+    blend_of,
+    features_with,
+    suited,
+    without_later_words,
+)
 from megalabel.parts import Classifier, Featurizer
 
 _SHOWN = 5  # labels that an error names
@@ -120,6 +127,7 @@ class Relabelling(Answering, ABC):
         if len(gone) == len(self.labels):
             raise ParameterError("a tagger needs at least one label: these are all it has")
         made = self.take_labels(np.delete(np.arange(len(self.labels)), gone))
+        made.features_, made.classifier_ = without_later_words(made.features_, made.classifier_)
         made.provenance_ = changed(made, "removed", {"date": _now(), "labels": len(gone)})
         return made
 

@@ -407,3 +407,22 @@ def test_words_of_more_texts_get_columns_at_the_end(settings):
     if tfidf.use_idf:  # of words that are new, as if learned with these texts
         idf = more.idf_[more.terms_.to_pylist().index("green")]
         assert idf == pytest.approx(np.log(6 / 3) + 1)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1", None])
+def test_words_that_come_apart_leave_rows_as_they_are(norm: str | None) -> None:
+    texts = ["red dress", "blue dress", "a red shoe", "blue shoe"]
+    tfidf = Tfidf(norm=norm, min_df=2).fit(texts)
+    more, known = tfidf.grown(["zebra zebu"], apart=True), tfidf.n_features
+    queries = ["red zebra dress", "blue zebu zebu", "zebra", "red", ""]
+    before, rows = tfidf.transform(queries).toarray(), more.transform(queries).toarray()
+    np.testing.assert_array_equal(rows[:, :known], before)
+    # the whole row in float64, divided by the length of the columns that were there
+    counts = np.array([[1, 0], [0, 1 + np.log(2)], [1, 0], [0, 0], [0, 0]])
+    unscaled = Tfidf(norm=None, min_df=2).fit(texts).transform(queries).toarray()
+    whole = np.hstack([unscaled.astype(np.float64), counts * more.idf_[known:]])
+    for row, full in zip(rows, whole, strict=True):
+        counted = full[:known] if full[:known].any() else full
+        length = {"l2": np.sqrt((counted**2).sum()), "l1": counted.sum(), None: 1.0}[norm]
+        np.testing.assert_allclose(row, full / (length or 1.0), rtol=1e-6)
+    assert more.shrunk().terms_.equals(tfidf.terms_)

@@ -173,8 +173,11 @@ def sparse_rows(matrix: csr_matrix) -> _native.SparseRows:
     )
 
 
-def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
-    """A float32 copy whose rows have length `weight`; rows of zeros stay as they are."""
+def normalised_rows(matrix: Matrix, weight: float = 1.0, counted: int | None = None) -> Matrix:
+    """A float32 copy whose rows have length `weight`; rows of zeros stay as they are.
+
+    `counted`: so many of the columns of a CSR matrix make the length, where a row has one of them.
+    """
     if isinstance(matrix, np.ndarray):
         rows = np.array(matrix, dtype=np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
@@ -189,6 +192,7 @@ def normalised_rows(matrix: Matrix, weight: float = 1.0) -> Matrix:
         binary=False,
         sublinear=False,
         norm=_native.Norm.l2,
+        counted=matrix.shape[1] if counted is None else counted,
     )
     values *= np.float32(weight)
     return with_values(matrix, values)
@@ -211,6 +215,7 @@ def stacked(rows: Any, more: Any) -> Any:
     if issparse(rows):
         return vstack([rows, more], "csr")
     if isinstance(rows, np.ndarray):
+        more = more.toarray() if issparse(more) else more
         return np.concatenate([rows, more.astype(rows.dtype, copy=False)])
     return rows.stacked(more)
 

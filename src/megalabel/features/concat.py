@@ -53,17 +53,17 @@ class _Several(Featurizer):
 
     def onnx_twin(self, int8: bool) -> Featurizer:
         """The same over parts that need no torch."""
-        return self._over([part.onnx_twin(int8) for part in self.parts_])
+        return self.over([part.onnx_twin(int8) for part in self.parts_])
 
     def take_labels(self, numbers: Any) -> Self:
         """The same for some of the labels; itself where no part knows labels."""
         self.check_fitted()
-        parts = [part.take_labels(numbers) for part in self.parts_]
-        alike = all(one is other for one, other in zip(parts, self.parts_, strict=True))
-        return self if alike else self._over(parts)
+        return self.over([part.take_labels(numbers) for part in self.parts_])
 
-    def _over(self, parts: Sequence[Featurizer]) -> Self:
-        """The same over other parts, which are fitted."""
+    def over(self, parts: Sequence[Featurizer]) -> Self:
+        """The same over other parts, which are fitted; itself where these are its own."""
+        if all(one is other for one, other in zip(parts, self.parts_, strict=True)):
+            return self
         more = {k: v for k, v in self.get_params(deep=False).items() if k != "parts"}
         return self.of(parts, **more)
 
@@ -165,7 +165,11 @@ class Concat(_Several):
         if len({block.shape[0] for block in blocks}) > 1:
             raise ShapeError(f"blocks differ in rows: shapes {[block.shape for block in blocks]}")
         weights = [1.0] * len(blocks) if self.weights is None else self.weights
-        blocks = [normalised_rows(block, w) for block, w in zip(blocks, weights, strict=True)]
+        blocks = [
+            # words that came apart do not make a row longer
+            normalised_rows(block, weight, getattr(part, "counted_", None))
+            for block, weight, part in zip(blocks, weights, self.parts_, strict=True)
+        ]
         if any(map(issparse, blocks)):
             joined = hstack([csr_matrix(block) for block in blocks], "csr")
         else:

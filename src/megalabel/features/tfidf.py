@@ -26,7 +26,7 @@ from megalabel.base import (
 )
 from megalabel.data import Corpus
 from megalabel.data.matrix import NO_WEIGHTS, NORMS, csr_of
-from megalabel.data.strings import encoded, from_arrays, to_arrays
+from megalabel.data.strings import encoded, from_arrays, strings, to_arrays
 from megalabel.errors import DataError, ParameterError
 from megalabel.features.inputs import TextArrays, text_batches, texts_in_memory
 from megalabel.features.languages import LANGUAGES, language
@@ -308,16 +308,35 @@ class Tfidf(Featurizer):
         )
         if not new.any():
             return self
-        learned = self.learned() | {"n_texts_": self.n_texts_ + n_texts}
+        n_texts += self.n_texts_
+        learned = self.learned() if apart else self.learned() | {"n_texts_": n_texts}
         learned["terms_"] = pa.concat_arrays([self.terms_, terms.filter(pa.array(new))])
         learned["slots_"] = _native.lookup_slots(to_arrays(learned["terms_"]))
         if self.use_idf:
-            idf = self._idf(learned["n_texts_"], text_counts[new])
+            idf = self._idf(n_texts, text_counts[new])
             learned["idf_"] = np.append(self.idf_, idf.astype(np.float32))
         if stems is not None:
             learned["stems_"] = stems
         if apart and self.counted_ is None:
             learned["counted_"] = self.n_features
+        return with_learned(type(self)(**self.get_params()), **learned)
+
+    def shrunk(self) -> Self:
+        """A copy without the words that came apart (`grown`).
+
+        Examples
+        --------
+        >>> tfidf = Tfidf().fit(["red dress"])
+        >>> tfidf.grown(["zebra"], apart=True).shrunk().terms_.to_pylist()
+        ['dress', 'red']
+        """
+        if self.counted_ is None:
+            return self
+        terms = strings(self.terms_[: self.counted_])
+        learned = self.learned() | {"terms_": terms, "counted_": None}
+        learned["slots_"] = _native.lookup_slots(to_arrays(terms))
+        if self.use_idf:
+            learned["idf_"] = self.idf_[: self.counted_]
         return with_learned(type(self)(**self.get_params()), **learned)
 
     def _learn_terms(

@@ -59,6 +59,9 @@ class Parts(NamedTuple):
     vectors: csr_matrix
     near: csr_matrix
     """The weights of the labels known that are neighbours; none for a label without any."""
+    leading: csr_matrix | None = None
+    """What leads to a label that has no place among those known: words of its name that training
+    has not met."""
 
 
 class Texts(NamedTuple):
@@ -161,6 +164,7 @@ def affordable_shift(
     weights: Sequence[csr_matrix],
     beside: np.ndarray,
     texts: Texts,
+    leading: csr_matrix | None = None,
 ) -> float:
     """The most that can be added to the margins of new labels so that the R@10 of labels known
     falls by at most `COST` on texts that carry some of them; where new labels are fewer than a
@@ -176,12 +180,14 @@ def affordable_shift(
     beside : int array (labels,)
         The label known whose cluster each one joins.
     texts : Texts
+    leading : CSR matrix, optional
+        As for `TreeClassifier.add_labels`.
     """
     some = np.flatnonzero(np.diff(texts.targets.indptr))
     texts = Texts(texts.rows[some], texts.targets[some])
     most = COST * min(1.0, 5 * len(labels) / len(classifier.labels_))
     if isinstance(classifier, TreeClassifier) and classifier.may_miss:
-        return _tried_shift(classifier, labels, weights, beside, texts, most)
+        return _tried_shift(classifier, labels, weights, beside, texts, leading, most)
     return _shift_of_margins(classifier, weights[0], texts, most)
 
 
@@ -210,6 +216,7 @@ def _tried_shift(
     weights: Sequence[csr_matrix],
     beside: np.ndarray,
     texts: Texts,
+    leading: csr_matrix | None,
     most: float,
 ) -> float:
     """Where scores along paths are compared: by trial, as a shift moves each in its own way."""
@@ -224,7 +231,8 @@ def _tried_shift(
     for _ in range(_TRIALS):
         shift = (low + high) / 2
         louder = [raised(one, shift / classifier.bias) for one in weights]
-        ids = classifier.add_labels(labels, louder, beside).rank(texts.rows, _PLACES).ids
+        more = classifier.add_labels(labels, louder, beside, leading)
+        ids = more.rank(texts.rows, _PLACES).ids
         low, high = (shift, high) if before - recall(ids) <= most else (low, shift)
     return low
 

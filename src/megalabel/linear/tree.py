@@ -30,7 +30,7 @@ from megalabel.base import (
 from megalabel.checkpoints import Checkpoint
 from megalabel.data import LabelSet, Ranking
 from megalabel.data.examples import Examples
-from megalabel.data.matrix import check_width, clamped, column_slice, row_slice
+from megalabel.data.matrix import check_width, clamped, column_slice, filled_rows, row_slice
 from megalabel.errors import DataError, ParameterError, ShapeError
 from megalabel.labels import LabelTree, label_vectors
 from megalabel.labels.vectors import METHODS
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 ONE_VS_ALL, ONE_VS_ALL_COST = 10_000, 0.7
 TREES, MAX_LEAF, COST = 3, 100, 1.0
 PASSES = 30.0  # a margin whose score is 1, by any hinge and by the sigmoid in float32
-# of a branch of new labels: the weight of what leads there, and the margin without that
-LEADS, STAYS = 300.0, -30.0
+# of a branch of new labels: the weight of what leads there, the margin without that, and how many
+# labels it has: few branches take few places of a beam
+LEADS, STAYS, BRANCH = 300.0, -30.0, 10_000
 
 
 class TreeClassifier(training.LinearClassifier):
@@ -376,7 +377,7 @@ class TreeClassifier(training.LinearClassifier):
         labels: LabelSet,
         weights: Sequence[csr_matrix],
         beside: np.ndarray,
-        alone: np.ndarray | None = None,
+        leading: csr_matrix | None = None,
     ) -> Self:
         """A copy that knows more labels, after its own; what is known of these stays as it is.
 
@@ -387,20 +388,21 @@ class TreeClassifier(training.LinearClassifier):
             Their classifiers in each of the trees; the last column is the bias.
         beside : int array (labels,)
             The label whose cluster each one joins.
-        alone : bool array (labels,), optional
-            Those that join no cluster, but branches of their own, to which all that speaks for one
-            of them leads.
+        leading : CSR matrix (labels, features), optional
+            What leads to branches of their own, which labels with such features join in place of
+            clusters.
         """
         self.check_fitted()
         more, trees, levels = self._grown(len(labels)), [], []
         for tree, own, rows in zip(self.trees_, self.levels_, weights, strict=True):
             parents, inner = tree.parents(tree.depth)[tree.leaf_of_label[beside]], own[:-1]
             branches = 0
-            if alone is not None and alone.any() and inner and self.bias:
-                groups = np.arange(alone.sum()) // MAX_LEAF
+            if leading is not None and leading.nnz and inner and self.bias:
+                alone = filled_rows(leading)
+                groups = np.arange(alone.sum()) // BRANCH
                 branches = int(groups[-1]) + 1
                 parents[alone] = own[-1].n_parents + groups
-                inner = self._with_branches(inner, rows[alone], groups)
+                inner = self._with_branches(inner, leading[alone], groups)
             trees.append(tree.with_leaves(parents, branches))
             levels.append([*inner, own[-1].with_nodes(rows, parents)])
         if more.tree is not None:
@@ -419,8 +421,8 @@ class TreeClassifier(training.LinearClassifier):
         self, levels: Sequence[ChunkedWeights], rows: csr_matrix, groups: np.ndarray
     ) -> list[ChunkedWeights]:
         """The levels above the leaves with more branches, each for a group of labels."""
-        labels, columns = rows[:, :-1].nonzero()
-        shape = (int(groups[-1]) + 1, rows.shape[1])
+        labels, columns = rows.nonzero()
+        shape = (int(groups[-1]) + 1, rows.shape[1] + 1)
         leads = csr_matrix((np.ones(len(labels), np.float32), (groups[labels], columns)), shape)
         leads.data[:] = LEADS
         biases = [STAYS, *[PASSES] * (len(levels) - 1)]
