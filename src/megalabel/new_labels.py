@@ -256,7 +256,8 @@ def parts_of(classifier: Linear, new: NewLabels) -> Parts:
     names = canonical(rows @ known)
     nameless = ~filled_rows(names)
     near = canonical(names + diags(nameless, dtype=np.float32) @ words @ known)
-    alone = filled_rows(canonical(rows @ unmet)) | ~filled_rows(near)
+    # what an encoder finds is among the neighbours, and not led to by words
+    alone = (filled_rows(canonical(rows @ unmet)) & ~filled_rows(vectors)) | ~filled_rows(near)
     leading = canonical(diags(alone, dtype=np.float32) @ words @ unmet)
     return Parts(words, vectors, neighbours_of(classifier, near, new.blend), leading)
 

@@ -99,7 +99,7 @@ class Relabelling(Answering, ABC):
             )
         if encoder is not None:
             with store.blaming(self):
-                wider = self._relabelled(self.learned() | with_encoder(self, encoder))
+                wider = self._relabelled(self.learned() | with_encoder(self, encoder, joining))
             return wider.add_labels(joining, positives=positives, on=on, how=how)
         with store.blaming(self):
             features = self.features_
@@ -188,8 +188,9 @@ def with_added(tagger: Answering, new: NewLabels, about: Mapping[str, Any]) -> d
     return learned
 
 
-def with_encoder(tagger: Answering, encoder: Featurizer) -> dict[str, Any]:
-    """The features and the classifier of a tagger with an encoder beside its words."""
+def with_encoder(tagger: Answering, encoder: Featurizer, labels: LabelSet) -> dict[str, Any]:
+    """The features and the classifier of a tagger with an encoder beside its words and those of
+    new labels."""
     classifier = tagger.classifier_
     if not isinstance(classifier, OneVsAll | TreeClassifier):
         raise ParameterError(
@@ -197,7 +198,8 @@ def with_encoder(tagger: Answering, encoder: Featurizer) -> dict[str, Any]:
             f"answers by a {type(classifier).__name__}"
         )
     fitted = encoder if encoder.fitted else clone(encoder).fit(tagger.labels.names)
-    features = Concat.of([tagger.features_, fitted], norm=None)
+    words = features_with(classifier, tagger.features_, labels)
+    features = Concat.of([words, fitted], norm=None)
     return {"features_": features, "classifier_": classifier.widened(features.n_features)}
 
 
