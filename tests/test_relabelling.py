@@ -512,3 +512,27 @@ def test_errors_say_what_to_do(fitted):
         tagger.rename_labels({"nothing of the kind": "new"})
     with pytest.raises(ParameterError, match="the new name of"):
         tagger.rename_labels({label: ""})
+
+
+@pytest.mark.parametrize("name", ["lexical", "mix"])
+def test_labels_that_one_text_carries_do_not_make_new_ones_certain(name):
+    random = np.random.default_rng(0)
+    nouns = [f"noun{number}x" for number in range(400)]
+    daily = [f"daily{number}x" for number in range(60)]
+    texts, labels = [], []
+    for row in range(900):  # most labels are those of a single text
+        own = nouns[int(random.geometric(0.03)) % 130] if row % 3 else nouns[130 + row % 270]
+        words = [own, *(nouns[int(place) % 130] for place in random.geometric(0.03, 3))]
+        words.append(daily[row % len(daily)])
+        texts.append(" ".join(random.permutation(words)))
+        labels.append([own])
+    tagger = systems.create(name).fit(texts, labels)
+    more = tagger.add_labels(daily)
+    tags = [tag for some in more.tag(texts[:100], k=3) for tag in some]
+    found = [tag.probability for tag in tags if tag.label in daily]
+    assert max(found, default=0.0) < 0.9
+    right = [
+        tags[0].label == own[0] for tags, own in zip(more.tag(texts, k=1), labels, strict=True)
+    ]
+    before = [t[0].label == own[0] for t, own in zip(tagger.tag(texts, k=1), labels, strict=True)]
+    assert np.mean(right) > np.mean(before) - 0.1

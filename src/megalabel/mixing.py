@@ -114,6 +114,12 @@ def mix(
     if leaves_own_out:
         cells = OwnLabels(labels).cells(corpus)
         excluded = cells if excluded is None else cells + excluded
+    counts = members.label_counts
+    if (counts == 0).sum() < (counts == 1).sum():  # labels are those that some text carries
+        # of one that only these texts carry, it would be certain that it is right
+        lone = csr_matrix((targets > 0).multiply(counts == 0), dtype=np.float32)
+        lone.eliminate_zeros()
+        excluded = lone if excluded is None else lone + excluded
     calibrators, rankings = [], []
     for tagger, numbers in zip(taggers, members.numbers, strict=True):
         calibrator, ranking = _probabilities(tagger, corpus)
@@ -121,7 +127,7 @@ def mix(
         rankings.append(renumbered(ranking, numbers, labels).without(excluded))
     named = names and corpus.texts is not None and NameWords.useful(labels)
     words = NameWords().fit(Corpus(corpus.texts, labels=labels)) if named else None
-    judged = counts_for([tagger.classifier_ for tagger in taggers], members.label_counts)
+    judged = counts_for([tagger.classifier_ for tagger in taggers], counts)
     found = Candidates.of(rankings, judged, shortlist, words, corpus.texts)
     trial = _Trial(found, targets, members)
     measured = {f"member {number}": trial.measured(r) for number, r in enumerate(rankings)}
@@ -154,8 +160,7 @@ def mix(
     learned: dict[str, Any] = {"calibration_": None, "metrics_": {}, "reliability_": {}}
     if calibration is not None:
         calibrator = calibrator_for(calibration, rule)
-        counts = (members.label_counts, False, members.train_labels)
-        settled = calibrated(calibrator, ranking, targets, *counts)
+        settled = calibrated(calibrator, ranking, targets, counts, False, members.train_labels)
         learned = dict(zip(learned, settled, strict=True))
         ranking = settled.calibrator.apply(ranking)
     if rule.learns:

@@ -255,7 +255,7 @@ class LexicalMatcher(Classifier):
             self._count(found, hits)
             here = chosen[some][found.rows]
             kept.append((_only(found, here), hits[here]))
-        features, hits = self._learnable(kept)
+        features, hits = self._learnable([self._tellable(*pairs) for pairs in kept])
         trees = self._grown(features, hits)
         if trees is not None:
             self.restore(self.learned() | {"trees_": trees})
@@ -264,6 +264,18 @@ class LexicalMatcher(Classifier):
     def _taught(self, found: Found, excluded: csr_matrix | None, rows: Any) -> Found:
         """What is found in texts of training, but for the cells of which nothing is learned."""
         return found if excluded is None else _only(found, ~self._hits(found, excluded[rows]))
+
+    def _tellable(self, found: Found, hits: np.ndarray) -> tuple[Found, np.ndarray]:
+        """Pairs of texts of training, and which are right, without those that are so for certain.
+
+        Where labels are those that some text carries, one that no other text carries is known by
+        this text alone. Of a vocabulary that is there beforehand, most such labels are in no text.
+        """
+        counts = self.label_counts_
+        if (counts == 0).sum() >= (counts == 1).sum():
+            return found, hits
+        there = ~(hits & (counts[found.labels] == 1))
+        return _only(found, there), hits[there]
 
     def add_labels(self, labels: LabelSet, names: NameRows) -> Self:
         """A copy that knows more labels, after its own, by their names; what it has learned of
@@ -477,7 +489,7 @@ class LexicalMatcher(Classifier):
             raise ParameterError("texts of training are ranked as if not seen right after a fit")
         k = clamped(k, max(1, len(self.labels_)))
         found = self._taught(self.match(_words(X)), self._excluded, rows)
-        hits = self._hits(found, targets[rows])
+        found, hits = self._tellable(found, self._hits(found, targets[rows]))
         features = self._features(found, hits)
         folds = np.random.default_rng(self.seed).permutation(len(rows)) % self.folds
         of_pairs = folds[found.rows]
