@@ -168,7 +168,7 @@ def test_an_encoder_beside_words_that_came(fitted, shop):
             assert now[label] == pytest.approx(score, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["dismec", "knn", "lexical"])
+@pytest.mark.parametrize("name", ["dismec", "knn"])
 def test_stems_do_not_move_scores(name):
     texts = ["new fresh thing", "old stale thing", "fresh cars", "stale things"] * 6
     labels = [["fresh"], ["stale"], ["fresh"], ["stale"]] * 6

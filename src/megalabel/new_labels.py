@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -36,6 +37,8 @@ from megalabel.retrieval import NearestNeighbours
 
 if TYPE_CHECKING:
     from megalabel.base import Matrix
+
+log = logging.getLogger(__name__)
 
 LinearT = TypeVar("LinearT", OneVsAll, TreeClassifier)
 
@@ -224,6 +227,7 @@ def suited(classifier: Classifier, new: NewLabels, on: Corpus) -> NewLabels:
     Other classifiers than linear ones have nothing to learn from them.
     """
     if not isinstance(classifier, OneVsAll | TreeClassifier):
+        log.warning("nothing is learned from texts (on) but by linear systems")
         return new
     some = np.sort(np.random.default_rng(0).permutation(len(on))[:_TEXTS])
     rows = canonical(new.features.transform(on[some]))
@@ -361,6 +365,14 @@ def _to_vectors(classifier: LabelVectors, new: NewLabels) -> Classifier:
 @added.register(DualVectors)
 def _to_dual(classifier: DualVectors, new: NewLabels) -> Classifier:
     rows, known = new.text_rows()
+    if not known.all():
+        log.warning(
+            "nothing is known of the words of %d of %d new labels, such as %r: they are hardly "
+            "ever answered",
+            int((~known).sum()),
+            len(known),
+            new.labels.name(int(np.flatnonzero(~known)[0])),
+        )
     usual, labels = None, classifier.labels_
     if classifier.own_ is not None and classifier.own_.any():
         some = np.linspace(0, len(labels) - 1, min(_USUAL, len(labels))).astype(np.int64)
@@ -394,7 +406,7 @@ def _for_names(classifier: ByText, features: Each, labels: LabelSet) -> Any:
     names = labels.all_names()[1]
     *vectors, counts = features.parts_
     assert isinstance(counts, Tfidf)
-    return features.over([*vectors, counts.grown(names, apart=True)])
+    return features.over([*vectors, counts.grown(names)])
 
 
 @added.register(ByText)

@@ -152,7 +152,12 @@ class Relabelling(Answering, ABC):
         if blank := [label for label, name in names.items() if not str(name).strip()]:
             raise ParameterError(f"the new name of {blank[0]!r} is empty")
         ids = self.labels.ids
-        named = {ids[self.labels.index(old)].as_py(): str(new) for old, new in names.items()}
+        numbers = {self.labels.index(old): str(new) for old, new in names.items()}
+        named = {ids[number].as_py(): name for number, name in numbers.items()}
+        rest = np.delete(np.arange(len(ids)), list(numbers))
+        others = set(self.labels.names.take(pa.array(rest)).to_pylist())
+        if twice := [name for name in named.values() if name in others]:
+            raise ParameterError(f"another label is called {twice[0]!r} already")
         about = {"date": _now(), "labels": len(named)}
         made = renamed(self, named)
         made.provenance_ = changed(self, "renamed", about)

@@ -175,8 +175,10 @@ class StemmedWords(Featurizer):
         self.check_fitted()
         names = normalised(to_arrays(labels.all_names()[1]))
         learned = self.learned()
-        # by the stems that words have, for those of texts are not to change
-        how = word_analysis(stems=_native_of(self.stems_), stop=self._stop())
+        if self.stems_ is not None:
+            met = _native.count_terms(names, word_analysis())[:2]
+            learned["stems_"] = self.stems_.learn(from_arrays(*met))
+        how = word_analysis(stems=_native_of(learned.get("stems_")), stop=self._stop())
         new = unknown_words(names, how, self._words)
         learned["words_"] = pa.concat_arrays([self.words_, new])
         learned["slots_"] = _native.lookup_slots(to_arrays(learned["words_"]))
